@@ -1,0 +1,24 @@
+# Two commands set everything up in .venv: `make test` and `make train`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: test train clean
+
+test: $(VENV)/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pytest -n 2
+
+train: $(VENV)/.train
+	$(BIN)/python train.py --model lap --fp16
+
+# One stamp per kind of install: pip runs again only when the requirements change.
+$(VENV)/.test: EXTRAS := [test]
+$(VENV)/.test $(VENV)/.train: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".$(EXTRAS)"
+	touch $@
+
+clean:
+	rm -rf $(VENV)
