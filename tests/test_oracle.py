@@ -1,0 +1,205 @@
+"""Every backend against the enumeration of all trees: values, first and second derivatives."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.cases import assert_close, cases, make_case, rounding
+from tests.oracle import Oracle
+
+import tritree
+from tritree import TreeCRF
+from tritree.chart import result_dtype
+
+ALL_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+EXAMPLES = {"reference": 40, "numba": 200, "triton": 40}
+
+
+def for_each_case(**kwargs):
+    """Runs a test(case, backend) on drawn cases, as many as the backend is fast."""
+
+    def decorate(check):
+        @pytest.mark.parametrize("backend", EXAMPLES)
+        def test(backend):
+            settings(max_examples=EXAMPLES[backend])(
+                given(cases(**kwargs))(lambda case: check(case, backend))
+            )()
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate
+
+
+def directions_like(scores, seed=0):
+    return torch.randn(scores.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@for_each_case(dtypes=ALL_DTYPES, max_n=6)
+def test_log_partition_and_marginals(case, backend):
+    log_z = tritree.log_partition(case.scores, case.lengths, backend=backend, **case.args)
+    marginals = tritree.marginals(case.scores, case.lengths, backend=backend, **case.args)
+    assert log_z.dtype == marginals.dtype == result_dtype(case.scores.dtype)
+    oracles = case.oracles()
+    assert_close(log_z, torch.stack([o.log_z for o in oracles]), rounding(case, backend))
+    assert_close(marginals, torch.stack([o.marginals for o in oracles]), rounding(case, backend))
+    forbidden = ~case.live | (case.scores == -torch.inf)
+    assert (marginals[forbidden] == 0).all()
+
+
+@for_each_case(dtypes=ALL_DTYPES, max_n=6)
+def test_viterbi(case, backend):
+    best, heads = tritree.viterbi(case.scores, case.lengths, backend=backend, **case.args)
+    assert best.dtype == result_dtype(case.scores.dtype) and heads.dtype == torch.int64
+    for b, oracle in enumerate(case.oracles()):
+        n = oracle.n
+        assert_close(best[b], oracle.best, rounding(case, "triton"))
+        assert heads[b, 0] == -1 and (heads[b, n + 1 :] == -1).all()
+        if not oracle.possible:
+            assert (heads[b] == -1).all()
+            continue
+        (chosen,) = (oracle.trees == heads[b, 1 : n + 1]).all(-1).nonzero()[0]  # it is one of the trees
+        assert_close(oracle.tree_scores[chosen], oracle.best, rounding(case, "triton"))
+    reference = tritree.viterbi(case.scores, case.lengths, backend="reference", **case.args)
+    assert torch.equal(best, reference[0])
+    assert torch.equal(heads, reference[1]), "ties are broken in another way"
+
+
+@for_each_case()
+def test_first_and_second_derivative(case, backend):
+    """∂log Z is the marginals, weighted per sentence; ∂⟨marginals, D⟩ is the Hessian times D."""
+    scores = case.scores.clone().requires_grad_()
+    D = directions_like(scores)
+    weight = D[:, 0, 0]
+    log_z = tritree.log_partition(scores, case.lengths, backend=backend, **case.args)
+    (first,) = torch.autograd.grad(log_z, scores, weight.to(log_z.dtype), create_graph=True)
+    junk = torch.where(
+        case.live & (case.scores != -torch.inf), D, torch.nan
+    )  # ignored in dead cells and for −inf
+    second = torch.zeros_like(first)
+    if first.requires_grad:  # N = 1: the reference's gradient is a constant
+        (second,) = torch.autograd.grad(first, scores, junk.to(first.dtype))
+    assert first.dtype == second.dtype == scores.dtype
+    tolerance = 4 * rounding(case, backend)
+    for b, oracle in enumerate(case.oracles()):
+        assert_close(first[b], weight[b] * oracle.marginals, tolerance)
+        assert_close(second[b], weight[b] * oracle.tangent(D[b]), tolerance)
+
+    scores = case.scores.clone().requires_grad_()
+    marginals = tritree.marginals(scores, case.lengths, backend=backend, **case.args)
+    (gradient,) = torch.autograd.grad(marginals, scores, junk.to(marginals.dtype))
+    assert_close(
+        gradient, torch.stack([o.tangent(d) for o, d in zip(case.oracles(), D, strict=True)]), tolerance
+    )
+    assert (gradient[~case.live | (case.scores == -torch.inf)] == 0).all()
+
+
+@for_each_case(dtypes=(torch.float16, torch.bfloat16, torch.float32), kinds=("normal", "forbidden"))
+def test_gradients_have_the_dtype_of_the_scores(case, backend):
+    scores = case.scores.clone().requires_grad_()
+    tritree.log_partition(scores, case.lengths, backend=backend, **case.args).sum().backward()
+    assert scores.grad.dtype == scores.dtype
+    eps = torch.finfo(scores.dtype).eps
+    assert_close(
+        scores.grad, torch.stack([o.marginals for o in case.oracles()]), eps + rounding(case, backend)
+    )
+
+
+def check_with_gradient(case, backend, ours, theirs, *, scale=1.0):
+    """Compares a function of the distribution, per sentence, and its gradient."""
+    scores = case.scores.clone().requires_grad_()
+    values = ours(TreeCRF(scores, case.lengths, backend=backend, validate_args=False, **case.args))
+    values64 = case.scores.double().requires_grad_()
+    expected = [theirs(o) for o in case.oracles(values64)]
+    tolerance = 4 * rounding(case, backend) * (1 + case.magnitude)
+    assert_close(values, torch.stack(expected), tolerance, scale)
+    finite = torch.stack(expected).isfinite()
+    if values.requires_grad and finite.any():
+        (gradient,) = torch.autograd.grad(values[finite].sum(), scores)
+        total = sum(e for e, f in zip(expected, finite, strict=True) if f)
+        expected_gradient = torch.zeros_like(values64)
+        if total.requires_grad:
+            (expected_gradient,) = torch.autograd.grad(total, values64)
+        assert_close(gradient, expected_gradient, tolerance, scale)
+        assert (gradient[~case.live | (case.scores == -torch.inf)] == 0).all()
+
+
+@for_each_case()
+def test_entropy(case, backend):
+    check_with_gradient(case, backend, lambda d: d.entropy(), lambda o: o.entropy)
+
+
+@for_each_case(kinds=("normal", "forbidden", "ties"))
+def test_cross_entropy_and_kl(case, backend):
+    other = make_case(
+        "forbidden" if "forbidden" in case.label else "normal",
+        case.scores.shape[-1],
+        case.lengths.tolist(),
+        case.single_root,
+        case.scores.dtype,
+        "contiguous",
+        torch.nan,
+        seed=7,
+    )
+    q = TreeCRF(other.scores, other.lengths, backend=backend, validate_args=False, **case.args)
+    for allowed in (
+        q,
+        TreeCRF(case.scores / 2, case.lengths, backend=backend, validate_args=False, **case.args),
+    ):
+        oracles = {
+            id(o.scores): Oracle(s.double(), o.n, case.single_root)
+            for o, s in zip(case.oracles(), allowed.scores, strict=True)
+        }
+        theirs = iter(oracles.values())
+        check_with_gradient(
+            case, backend, lambda p: p.cross_entropy(allowed), lambda o: o.cross_entropy(next(theirs))
+        )
+        theirs = iter(oracles.values())
+        check_with_gradient(
+            case,
+            backend,
+            lambda p: torch.distributions.kl_divergence(p, allowed),
+            lambda o: o.cross_entropy(next(theirs)) - o.entropy,
+        )
+
+
+@for_each_case(dtypes=ALL_DTYPES)
+def test_mbr(case, backend):
+    heads = TreeCRF(case.scores, case.lengths, backend=backend, validate_args=False, **case.args).mbr
+    for b, oracle in enumerate(case.oracles()):
+        if not oracle.possible:
+            assert (heads[b] == -1).all()
+            continue
+        gains = torch.einsum("thm,hm->t", oracle.arcs, oracle.marginals)
+        (chosen,) = (oracle.trees == heads[b, 1 : oracle.n + 1]).all(-1).nonzero()[0]
+        assert_close(gains[chosen], gains.max(), 8 * rounding(case, backend))
+
+
+@pytest.mark.parametrize("backend", EXAMPLES)
+def test_log_prob_of_every_tree_and_of_partial_ones(backend):
+    @settings(max_examples=EXAMPLES[backend] // 4)
+    @given(cases(max_n=3, max_batch=2), st.integers(0, 100))
+    def check(case, seed):
+        oracles = case.oracles()
+        for b, oracle in enumerate(oracles):
+            heads = oracle.trees[:12]
+            if not oracle.possible:
+                heads = torch.full((1, oracle.n), -1)
+            free = torch.rand(heads.shape, generator=torch.Generator().manual_seed(seed)) < 0.4
+            heads = torch.cat([heads, torch.where(free, -1, heads)])
+            padded = torch.full((len(heads), *case.lengths.shape, oracle.N), -1)
+            padded[:, b, 1 : oracle.n + 1] = heads
+            scores = case.scores.clone().requires_grad_()
+            dist = TreeCRF(scores, case.lengths, backend=backend, validate_args=True, **case.args)
+            actual = dist.log_prob(padded)[:, b]
+            tolerance = 4 * rounding(case, backend)
+            expected = [oracle.log_prob(h) for h in heads]
+            assert_close(actual, torch.stack(expected), tolerance, scale=1 + 4 * case.magnitude)
+            if oracle.possible and oracle.n:
+                (gradient,) = torch.autograd.grad(actual.sum(), scores)
+                values64 = case.scores.double().requires_grad_()
+                total = sum(case.oracles(values64)[b].log_prob(h) for h in heads)
+                (expected_gradient,) = torch.autograd.grad(total, values64)
+                assert_close(gradient, expected_gradient, 4 * tolerance, scale=len(heads))
+
+    check()

@@ -1,0 +1,126 @@
+"""The functions: scores of any batch shape in, results of that batch shape out."""
+
+import torch
+from torch import Tensor
+
+from tritree import ops
+from tritree.chart import check_scores, result_dtype
+
+_SHARED_ARGS = """
+
+    Args:
+        scores: ``[*batch, N, N]``, ``scores[..., h, m]`` is the score of the arc from head h to modifier m; index 0 is
+            ROOT. float16, bfloat16, float32 or float64. −inf forbids an arc. Column 0, the diagonal and the padding
+            are ignored, whatever they hold.
+        lengths: ``[*batch]``, integers: the number of words, ROOT not counted. Default: N − 1.
+        single_root: exactly one word hangs from ROOT.
+        backend: None picks by device: ``"triton"`` on CUDA, ``"numba"`` on the CPU. ``"reference"`` is plain torch.
+"""
+
+
+def _shared_args(function):
+    """Puts the arguments that all functions share into the docstring, before what is the function's own."""
+    head, _, tail = function.__doc__.partition("\n\n    ARGS\n")
+    function.__doc__ = head + _SHARED_ARGS + tail
+    return function
+
+
+def _flatten(scores: Tensor, lengths: Tensor | None, backend: str | None):
+    """Checked arguments as a flat batch: scores [B, N, N], lengths [B], the batch shape and the backend's name."""
+    lengths = check_scores(scores, lengths)
+    N = scores.shape[-1]
+    return (
+        scores.reshape(-1, N, N),
+        lengths.reshape(-1),
+        scores.shape[:-2],
+        ops.resolve_backend(backend, scores),
+    )
+
+
+@_shared_args
+def log_partition(
+    scores: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    single_root: bool = False,
+    backend: str | None = None,
+) -> Tensor:
+    """Log of the summed weights of all trees, a tree's weight being exp of the sum of its arcs' scores.
+
+    ARGS
+
+    Returns:
+        ``[*batch]``; −inf where there is no tree, 0 for length 0. Differentiable twice: its gradient is the marginals.
+    """
+    flat, flat_lengths, batch, backend = _flatten(scores, lengths, backend)
+    log_z = ops.inside(flat, flat_lengths, single_root, backend)
+    return log_z.to(result_dtype(scores.dtype)).reshape(batch)
+
+
+@_shared_args
+def marginals(
+    scores: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    single_root: bool = False,
+    backend: str | None = None,
+) -> Tensor:
+    """The probability of each arc, under the distribution in which a tree's probability is its share of the weight.
+
+    ARGS
+
+    Returns:
+        ``[*batch, N, N]``; the column of each word sums to one. 0 in dead cells and where there is no tree.
+        Differentiable.
+    """
+    flat, flat_lengths, batch, backend = _flatten(scores, lengths, backend)
+    _, mu = ops.inside_outside(flat, flat_lengths, single_root, backend)
+    return mu.reshape(scores.shape)
+
+
+@_shared_args
+def viterbi(
+    scores: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    single_root: bool = False,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The best tree and its score.
+
+    ARGS
+
+    Returns:
+        ``(best [*batch], heads [*batch, N])``. Heads are int64, −1 at position 0, in the padding and where there is
+        no tree (best is −inf there). Among equally good trees the smallest split index wins, on every backend.
+        ``best`` is differentiable: its gradient is 1 at the arcs of the tree.
+    """
+    flat, flat_lengths, batch, backend = _flatten(scores, lengths, backend)
+    best, heads = ops.viterbi(flat, flat_lengths, single_root, backend)
+    return best.reshape(batch), heads.reshape(scores.shape[:-1])
+
+
+@_shared_args
+def sample(
+    scores: Tensor,
+    lengths: Tensor | None = None,
+    num_samples: int = 1,
+    *,
+    single_root: bool = False,
+    generator: torch.Generator | None = None,
+    backend: str | None = None,
+) -> Tensor:
+    """Trees drawn from the distribution, exactly and independently.
+
+    ARGS
+        num_samples: how many trees to draw for each sentence.
+        generator: makes the draw reproducible; torch's default generator otherwise.
+
+    Returns:
+        Heads, ``[num_samples, *batch, N]`` int64, −1 at position 0, in the padding and where there is no tree.
+    """
+    if isinstance(num_samples, bool) or not isinstance(num_samples, int | torch.SymInt) or num_samples < 0:
+        raise ValueError(f"num_samples must be an integer of 0 or more, got {num_samples!r}")
+    flat, flat_lengths, batch, backend = _flatten(scores, lengths, backend)
+    heads = ops.sample(flat, flat_lengths, num_samples, generator, single_root, backend)
+    return heads.reshape(num_samples, *scores.shape[:-1])

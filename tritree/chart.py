@@ -1,0 +1,80 @@
+"""The conventions of tritree. Everything else refers to this page.
+
+Shapes
+    scores[b, h, m]   score of the arc from head h to modifier m. Index 0 is ROOT, the words are 1..n, and N = n + 1
+                      is the size of a sentence with its ROOT. Any leading batch shape, also none.
+    lengths[b]        number of words, ROOT not counted; N − 1 unless given.
+    heads[b, m]       int64, the head of word m; −1 at position 0 and in the padding.
+    Dead cells        column 0, the diagonal, and rows and columns beyond the length are ignored, whatever they hold
+                      (NaN too). All other cells are live.
+
+Trees
+    Projective: no two arcs cross, and none covers ROOT. Several words may hang from ROOT, unless single_root=True.
+    A score of −inf forbids an arc, exactly: it adds no term, its marginal and its gradient are 0, no NaN comes of it.
+    No tree possible: log partition −inf, marginals 0, best score −inf, heads −1, entropy 0, log_prob −inf, gradients 0.
+    Length 0: log partition 0, and nothing else.
+    Ties: the smallest split index wins, on every backend.
+
+Numbers
+    float16, bfloat16 and float32 scores are computed with in float32 or better and give float32 results; float64
+    scores give float64 results. Gradients have the dtype of the scores.
+    A sentence's results do not depend on the rest of the batch, on padding, on strides, on threads or on the run.
+
+Charts
+    Head-indexed: C[h, m] and I[h, m] hold right-facing items where m > h and left-facing ones where m < h, so that one
+    rule serves both directions (rules.py). The CPU kernels store them this way, with sentences in SIMD lanes
+    (cpu/pack.py); the GPU kernels store them by diagonals, chart[w, i] for the span (i, i + w) (gpu/chart.py).
+"""
+
+import torch
+from torch import Tensor
+
+SCORE_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def result_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of what is computed from scores of this dtype."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def live_words(lengths: Tensor, N: int) -> Tensor:
+    """[*batch, N] bool: True at the words, False at ROOT and in the padding."""
+    m = torch.arange(N, device=lengths.device)
+    return (m > 0) & (m <= lengths.unsqueeze(-1))
+
+
+def live_arcs(lengths: Tensor, N: int) -> Tensor:
+    """[*batch, N, N] bool: True where a score means something."""
+    word = live_words(lengths, N)
+    node = torch.arange(N, device=lengths.device) <= lengths.unsqueeze(-1)
+    off_diagonal = ~torch.eye(N, dtype=torch.bool, device=lengths.device)
+    return node.unsqueeze(-1) & word.unsqueeze(-2) & off_diagonal
+
+
+def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
+    """Shapes and dtypes of the two arguments that every function takes; returns the lengths, filled in, as int64."""
+    if not isinstance(scores, Tensor):
+        raise ValueError(f"scores must be a tensor [*batch, N, N], got {type(scores).__name__}")
+    if scores.dtype not in SCORE_DTYPES:
+        raise ValueError(f"scores must be float16, bfloat16, float32 or float64, got {scores.dtype}")
+    if scores.dim() < 2 or scores.shape[-1] != scores.shape[-2] or scores.shape[-1] == 0:
+        raise ValueError(
+            f"scores must have shape [*batch, N, N] with N ≥ 1 (ROOT first), got {list(scores.shape)}"
+        )
+    batch = scores.shape[:-2]
+    if lengths is None:
+        return torch.full(batch, scores.shape[-1] - 1, dtype=torch.int64, device=scores.device)
+    if not isinstance(lengths, Tensor) or not is_integer(lengths):
+        kind = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
+        raise ValueError(f"lengths must be an integer tensor of shape {list(batch)}, got {kind}")
+    if lengths.shape != batch:
+        raise ValueError(
+            f"lengths must have the batch shape of scores, {list(batch)}, got {list(lengths.shape)}"
+        )
+    if lengths.device != scores.device:
+        raise ValueError(f"lengths are on {lengths.device}, scores on {scores.device}: move one to the other")
+    return lengths.to(torch.int64)
+
+
+def is_integer(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)

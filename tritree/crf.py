@@ -1,0 +1,243 @@
+"""TreeCRF: a torch.distributions.Distribution over projective trees."""
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints, register_kl
+
+from tritree import api, ops
+from tritree.chart import check_scores, live_arcs, live_words, result_dtype
+from tritree.trees import ProjectiveTree, check_heads, constrain
+
+
+class TreeCRF(Distribution):
+    """Projective dependency trees, with probability proportional to exp of the sum of the arcs' scores.
+
+    Args:
+        scores: ``[*batch, N, N]``, ``scores[..., h, m]`` is the score of the arc from head h to modifier m; index 0 is
+            ROOT. −inf forbids an arc.
+        lengths: ``[*batch]``: the number of words, ROOT not counted. Default: N − 1.
+        single_root: exactly one word hangs from ROOT.
+        backend: as in :func:`tritree.log_partition`.
+        validate_args: check values too, not only shapes: NaN or +inf in a live arc, heads that are no projective tree,
+            KL between unequal lengths are a ValueError then. None: torch.distributions' default on the CPU, off on
+            CUDA, where looking at values would synchronise.
+
+    The event is a vector of heads, shape ``[N]``. The first use of ``log_partition`` or ``marginals`` computes both.
+    """
+
+    has_rsample = False
+    arg_constraints = {  # noqa: RUF012 (torch.distributions wants a plain dict)
+        "scores": constraints.dependent(is_discrete=False, event_dim=2),
+        "lengths": constraints.dependent(is_discrete=True, event_dim=0),
+    }
+
+    def __init__(
+        self,
+        scores: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        single_root: bool = False,
+        backend: str | None = None,
+        validate_args: bool | None = None,
+    ):
+        self.lengths = check_scores(scores, lengths)
+        self.scores = scores
+        self.single_root = single_root
+        self.backend = ops.resolve_backend(backend, scores)
+        self._both: tuple[Tensor, Tensor] | None = None
+        if validate_args is None and not ops.reads_are_free(scores):
+            validate_args = False
+        super().__init__(scores.shape[:-2], scores.shape[-1:], validate_args=validate_args)
+        if self._validate_args:
+            self._validate_scores()
+
+    def expand(self, batch_shape, _instance=None) -> "TreeCRF":
+        new = self._get_checked_instance(TreeCRF, _instance)
+        batch_shape = torch.Size(batch_shape)
+        N = self.event_shape[0]
+        new.scores = self.scores.expand(*batch_shape, N, N)
+        new.lengths = self.lengths.expand(batch_shape)
+        new.single_root, new.backend = self.single_root, self.backend
+        new._both = None
+        if self._both is not None:
+            log_z, mu = self._both
+            new._both = log_z.expand(batch_shape), mu.expand(*batch_shape, N, N)
+        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> ProjectiveTree:
+        return ProjectiveTree(self.lengths, self.single_root)
+
+    @property
+    def log_partition(self) -> Tensor:
+        """Log of the summed weights of all trees, ``[*batch]``."""
+        return self._log_z.to(result_dtype(self.scores.dtype))
+
+    @property
+    def marginals(self) -> Tensor:
+        """The probability of each arc, ``[*batch, N, N]``."""
+        return self._inside_outside()[1]
+
+    @property
+    def mode(self) -> Tensor:
+        """The heads of the most probable tree, ``[*batch, N]``."""
+        return api.viterbi(self.scores, self.lengths, **self._options)[1]
+
+    @property
+    def mbr(self) -> Tensor:
+        """The heads of the tree with the largest sum of arc marginals, among the possible ones, ``[*batch, N]``."""
+        mu = torch.where(self.scores == -torch.inf, -torch.inf, self.marginals.detach())
+        return api.viterbi(mu, self.lengths, **self._options)[1]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log probability of trees, ``[*sample, *batch]``.
+
+        Args:
+            value: heads, ``[*sample, *batch, N]``. −1 at a word leaves its head free: the result is then the
+                probability of all trees that agree with the known heads.
+        """
+        check_heads(value, self.scores.shape)
+        if self._validate_args:
+            self._validate_sample(value)
+        score = self._log_weight(value)
+        impossible = (score == -torch.inf) | (self._log_z == -torch.inf)
+        log_prob = torch.where(impossible, -torch.inf, score - self._log_z)
+        return log_prob.to(result_dtype(self.scores.dtype))
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats, ``[*batch]``."""
+        return self.cross_entropy(self)
+
+    def cross_entropy(self, other: "TreeCRF") -> Tensor:
+        """−Σ p(tree) · log q(tree) with p this distribution and q the other, ``[*batch]``."""
+        return _cross_entropy(self, other).to(_common_dtype(self, other))
+
+    def sample(self, sample_shape=(), generator: torch.Generator | None = None) -> Tensor:
+        """Exact samples: heads, ``[*sample_shape, *batch, N]``."""
+        sample_shape = torch.Size(sample_shape)
+        with torch.no_grad():
+            heads = api.sample(
+                self.scores, self.lengths, sample_shape.numel(), generator=generator, **self._options
+            )
+        return heads.reshape(*sample_shape, *heads.shape[1:])
+
+    @property
+    def _options(self) -> dict:
+        return {"single_root": self.single_root, "backend": self.backend}
+
+    @property
+    def _log_z(self) -> Tensor:
+        return self._inside_outside()[0]
+
+    def _inside_outside(self) -> tuple[Tensor, Tensor]:
+        """log Z in float64 and the marginals; computed once, and again if they are now needed with a gradient."""
+        wants_grad = self.scores.requires_grad and torch.is_grad_enabled()
+        stale = self._both is not None and (
+            (wants_grad and not self._both[0].requires_grad)
+            or (self._both[0].is_inference() and not torch.is_inference_mode_enabled())
+        )
+        if self._both is None or stale:
+            N = self.event_shape[0]
+            log_z, mu = ops.inside_outside(
+                self.scores.reshape(-1, N, N), self.lengths.reshape(-1), self.single_root, self.backend
+            )
+            self._both = log_z.reshape(self.batch_shape), mu.reshape(self.scores.shape)
+        return self._both
+
+    def _log_weight(self, heads: Tensor) -> Tensor:
+        """Log of the summed weights of the trees with these heads, float64; −1 is free."""
+        N = self.event_shape[0]
+        scores = self.scores.expand(*heads.shape[:-1], N, N)
+        words = live_words(self.lengths, N)
+        arcs = scores.gather(-2, heads.clamp(0, N - 1).unsqueeze(-2)).squeeze(-2).double()
+        total = torch.where(words, arcs, 0).sum(-1)
+        total = torch.where(total == -torch.inf, -torch.inf, total)  # a forbidden arc has no gradient
+        partial = ((heads < 0) & words).any(-1)
+        if ops.reads_are_free(partial) and not partial.any():
+            return total
+        # Whole trees become sentences of length 0 here, which cost nothing.
+        lengths = torch.where(partial, self.lengths, 0)
+        free = ops.inside(
+            constrain(scores, heads).reshape(-1, N, N), lengths.reshape(-1), self.single_root, self.backend
+        )
+        return torch.where(partial, free.reshape(partial.shape), total)
+
+    def _validate_scores(self) -> None:
+        s = self.scores.detach()
+        bad = live_arcs(self.lengths, self.event_shape[0]) & ((s != s) | (s == torch.inf))
+        if bad.any():
+            *b, h, m = bad.nonzero()[0].tolist()
+            raise ValueError(f"{_sentence(b)}the score of arc {h} → {m} is {s[(*b, h, m)].item()}")
+
+    def _validate_sample(self, value: Tensor) -> None:
+        for fault, words in self.support.faults(value).items():
+            if words.any():
+                *b, m = words.nonzero()[0].tolist()
+                head = value[(*b, m)].item()
+                raise ValueError(
+                    f"{_sentence(b)}heads are no projective tree: word {m} with head {head} {fault}"
+                )
+
+
+def _sentence(index: list[int]) -> str:
+    return f"sentence {index[0] if len(index) == 1 else tuple(index)}: " if index else ""
+
+
+def _common_dtype(p: TreeCRF, q: TreeCRF) -> torch.dtype:
+    return torch.promote_types(result_dtype(p.scores.dtype), result_dtype(q.scores.dtype))
+
+
+def _cross_entropy(p: TreeCRF, q: TreeCRF) -> Tensor:
+    """log Z_q − Σ μ_p · s_q in float64.
+
+    Both terms grow with the scores while their difference may be tiny. Since each column of μ_p sums to one, a
+    constant per column can be taken out of both: with the column's maximum, arcs that carry mass are near 0.
+    """
+    if not isinstance(q, TreeCRF):
+        raise ValueError(f"the other distribution must be a TreeCRF, got {type(q).__name__}")
+    if p.event_shape != q.event_shape:
+        raise ValueError(f"the distributions differ in N: {p.event_shape[0]} and {q.event_shape[0]}")
+    if p._validate_args or q._validate_args:
+        unequal = p.lengths != q.lengths
+        if unequal.any():
+            b = unequal.nonzero()[0].tolist()
+            raise ValueError(f"{_sentence(b)}the distributions differ in length")
+    (log_z_p, mu), log_z_q = p._inside_outside(), q._log_z
+
+    live = live_arcs(q.lengths, q.event_shape[0])
+    allowed = live & (q.scores != -torch.inf)
+    s = torch.where(allowed, q.scores, 0).double()
+    top = torch.where(allowed, s.detach(), -torch.inf).amax(-2, keepdim=True)
+    top = torch.where(top == -torch.inf, 0, top)
+    expected = torch.where(allowed, mu * (s - top), 0).sum((-1, -2))
+    value = log_z_q - top.sum((-1, -2)) - expected
+
+    value = torch.where(_forbids_a_tree_of(p, q) | (log_z_q == -torch.inf), torch.inf, value)
+    return torch.where(log_z_p == -torch.inf, 0, value)
+
+
+def _forbids_a_tree_of(p: TreeCRF, q: TreeCRF) -> Tensor:
+    """Whether p allows a tree that q forbids: an arc of score −inf, or a second root.
+
+    Marginals can't tell, since one that is not zero may round to zero. The best tree of p that collects two points
+    for each arc that q forbids, and one for each root where q wants only one, can: it has more than one point.
+    """
+    N = p.event_shape[0]
+    possible = live_arcs(p.lengths, N) & (p.scores != -torch.inf)
+    forbidden = possible & (q.scores == -torch.inf)
+    roots_count = q.single_root and not p.single_root
+    if p is q or (not roots_count and ops.reads_are_free(forbidden) and not forbidden.any()):
+        return torch.zeros(forbidden.shape[:-2], dtype=torch.bool, device=forbidden.device)
+    points = torch.where(possible, 2.0 * forbidden, -torch.inf)
+    if roots_count:
+        points[..., 0, :] += 1
+    lengths = p.lengths.expand(points.shape[:-2])
+    best, _ = api.viterbi(points, lengths, single_root=p.single_root, backend=p.backend)
+    return best > 1
+
+
+@register_kl(TreeCRF, TreeCRF)
+def _kl_divergence(p: TreeCRF, q: TreeCRF) -> Tensor:
+    return (_cross_entropy(p, q) - _cross_entropy(p, p)).to(_common_dtype(p, q))

@@ -1,0 +1,66 @@
+"""The reference backend: the rules over semirings, in plain torch on any device. To be read and compared with.
+
+Marginals are the gradient of the log partition, taken by autograd over the chart: nothing here knows an outside
+pass, so agreement with the kernels checks theirs.
+"""
+
+import torch
+from torch import Tensor
+
+from tritree import rules
+from tritree.chart import live_arcs, result_dtype
+from tritree.semirings import Best, Draw, LogSum
+
+
+def _possible(scores: Tensor, lengths: Tensor) -> Tensor:
+    return live_arcs(lengths, scores.shape[-1]) & (scores != -torch.inf)
+
+
+def _mask(scores: Tensor, lengths: Tensor) -> Tensor:
+    """−inf in dead cells; and where it is −inf already as a constant, whose gradient is 0 whatever arrives there."""
+    return torch.where(_possible(scores, lengths), scores, -torch.inf)
+
+
+def _at_length(goals: list[Tensor], lengths: Tensor) -> Tensor:
+    """goals[n] is [B, …], the goal of a sentence of n words; the one for each sentence's own n."""
+    return torch.stack(goals)[lengths, torch.arange(lengths.shape[0], device=lengths.device)]
+
+
+def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    s = _mask(scores, lengths).double()
+    return _at_length(rules.inside(s, LogSum(s), single_root), lengths)
+
+
+def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
+    differentiable = torch.is_grad_enabled() and scores.requires_grad
+    with torch.enable_grad():
+        s = scores.double() if differentiable else scores.detach().double().requires_grad_()
+        log_z = inside(s, lengths, single_root)
+        (marginals,) = torch.autograd.grad(log_z.sum(), s, create_graph=differentiable)
+        nothing = s[:, :, :0].sum(
+            -1, keepdim=True
+        )  # zeros that make the marginals of N = 1 depend on the scores
+        marginals = torch.where(_possible(scores, lengths), marginals, nothing)
+    if not differentiable:
+        log_z, marginals = log_z.detach(), marginals.detach()
+    return log_z, marginals.to(result_dtype(scores.dtype))
+
+
+def viterbi(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
+    s = _mask(scores, lengths).to(result_dtype(scores.dtype))
+    goals = rules.inside(s, Best(s), single_root)
+    best = _at_length([weight for weight, _ in goals], lengths)
+    heads = _at_length([heads for _, heads in goals], lengths)
+    return best, torch.where((best == -torch.inf)[:, None], -1, heads)
+
+
+def sample(scores: Tensor, lengths: Tensor, seed: Tensor, num_samples: int, single_root: bool) -> Tensor:
+    s = _mask(scores, lengths).double()
+    generator = torch.Generator(s.device).manual_seed(int(seed))
+    draws = []
+    for _ in range(num_samples):
+        goals = rules.inside(s, Draw(s, generator), single_root)
+        log_z = _at_length([weight for weight, _ in goals], lengths)
+        heads = _at_length([heads for _, heads in goals], lengths)
+        draws.append(torch.where((log_z == -torch.inf)[:, None], -1, heads))
+    return torch.stack(draws) if draws else lengths.new_empty((0, *scores.shape[:2]))

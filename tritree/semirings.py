@@ -1,0 +1,106 @@
+"""Semirings for the rules: sums over trees, the best tree, a random tree, the number of trees."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+Derivation = tuple[Tensor, Tensor]
+"""A weight [B] and the heads [B, N] of the arcs drawn so far, −1 where there is none yet."""
+
+
+class LogSum:
+    """⊕ is logsumexp, ⊗ is +. Differentiable any number of times, with −inf too."""
+
+    def __init__(self, scores: Tensor):
+        self._one = scores[:, :0, 0].sum(-1)  # zeros that autograd can trace to the scores, for N = 1 too
+
+    def one(self) -> Tensor:
+        return self._one
+
+    def arc(self, score: Tensor, h: int, m: int) -> Tensor:
+        return score
+
+    def times(self, a: Tensor, b: Tensor) -> Tensor:
+        return a + b
+
+    def plus(self, terms: Sequence[Tensor]) -> Tensor:
+        x = torch.stack(list(terms))
+        top = x.detach().amax(0)
+        top = torch.where(top == -torch.inf, 0, top)
+        total = (x - top).exp().sum(0)
+        # torch.logsumexp has NaN derivatives where all terms are −inf: there the log is never taken.
+        empty = total == 0
+        return torch.where(empty, -torch.inf, top + torch.where(empty, 1, total).log())
+
+
+class _Derivations:
+    """Pairs (weight, heads). Two parts of a tree have no word in common, so their heads merge by maximum."""
+
+    def __init__(self, scores: Tensor):
+        B, N = scores.shape[:2]
+        self._one = scores.new_zeros(B), scores.new_full((B, N), -1, dtype=torch.int64)
+
+    def one(self) -> Derivation:
+        return self._one
+
+    def arc(self, score: Tensor, h: int, m: int) -> Derivation:
+        heads = self._one[1].clone()
+        heads[:, m] = h
+        return score, heads
+
+    def times(self, a: Derivation, b: Derivation) -> Derivation:
+        return a[0] + b[0], torch.maximum(a[1], b[1])
+
+    @staticmethod
+    def _pick(terms: Sequence[Derivation], choice: Tensor) -> Tensor:
+        heads = torch.stack([h for _, h in terms])
+        return heads[choice, torch.arange(heads.shape[1], device=heads.device)]
+
+
+class Best(_Derivations):
+    """⊕ keeps the heavier of two derivations; among equals the first, so the smallest split index."""
+
+    def plus(self, terms: Sequence[Derivation]) -> Derivation:
+        weights = torch.stack([x for x, _ in terms])
+        best = weights.amax(0)
+        first = (weights == best).int().argmax(0)
+        return best, self._pick(terms, first)
+
+
+class Draw(_Derivations):
+    """⊕ adds the weights and keeps one derivation, drawn in proportion to them: Z comes with an exact sample."""
+
+    def __init__(self, scores: Tensor, generator: torch.Generator):
+        super().__init__(scores)
+        self.generator = generator
+        self.log_sum = LogSum(scores)
+
+    def plus(self, terms: Sequence[Derivation]) -> Derivation:
+        weights = [x for x, _ in terms]
+        total = self.log_sum.plus(weights)
+        possible = torch.isfinite(total)
+        cumulative = torch.where(possible, torch.stack(weights) - total, 0).exp().cumsum(0)
+        u = torch.rand(total.shape, generator=self.generator, dtype=total.dtype, device=total.device)
+        choice = (cumulative > u * cumulative[-1]).int().argmax(0)
+        return total, self._pick(terms, choice)
+
+
+class Count:
+    """Counts the trees, and on the way the ⊗ of its sums: the cost of the rules, exactly."""
+
+    def __init__(self) -> None:
+        self.terms = 0
+
+    def one(self) -> int:
+        return 1
+
+    def arc(self, score: Tensor, h: int, m: int) -> int:
+        return 1
+
+    def times(self, a: int, b: int) -> int:
+        return a * b
+
+    def plus(self, terms: Sequence[int]) -> int:
+        self.terms += len(terms)
+        return sum(terms)

@@ -1,0 +1,86 @@
+"""Heads as data: which heads are trees, and scores under known heads."""
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from tritree.chart import is_integer, live_words
+
+
+def constrain(scores: Tensor, heads: Tensor) -> Tensor:
+    """Scores under which every tree has the known heads.
+
+    Args:
+        scores: ``[*batch, N, N]``.
+        heads: ``[*batch, N]``, integers; −1 leaves the head of a word free. Position 0 is ignored. More leading
+            dimensions than in ``scores`` are fine.
+
+    Returns:
+        A new tensor: −inf where a known head says otherwise, ``scores`` elsewhere. Differentiable.
+    """
+    check_heads(heads, scores.shape)
+    h = torch.arange(scores.shape[-1], device=scores.device).unsqueeze(-1)
+    known = heads.unsqueeze(-2)
+    return torch.where((known < 0) | (known == h), scores, -torch.inf)
+
+
+def check_heads(heads: Tensor, scores_shape: torch.Size) -> None:
+    """Shape and dtype of heads that belong to scores of this shape."""
+    if not isinstance(heads, Tensor) or not is_integer(heads):
+        kind = heads.dtype if isinstance(heads, Tensor) else type(heads).__name__
+        raise ValueError(f"heads must be an integer tensor, got {kind}")
+    expected = scores_shape[:-1]
+    try:
+        fits = torch.broadcast_shapes(heads.shape, expected) == heads.shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"heads must have shape [*sample, *{list(expected)}], got {list(heads.shape)}")
+
+
+class ProjectiveTree(constraints.Constraint):
+    """Heads that form a projective tree, or that leave some words free (−1) and can still be drawn without a fault.
+
+    ``check`` gives one bool per sentence; ``faults`` gives one per word, by kind.
+    """
+
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, lengths: Tensor, single_root: bool):
+        self.lengths = lengths
+        self.single_root = single_root
+        super().__init__()
+
+    def check(self, value: Tensor) -> Tensor:
+        return ~torch.stack([fault.any(-1) for fault in self.faults(value).values()]).any(0)
+
+    def faults(self, heads: Tensor) -> dict[str, Tensor]:
+        """For each kind of fault, [*, N] bool: the words that have it."""
+        N = heads.shape[-1]
+        m = torch.arange(N, device=heads.device)
+        word = live_words(self.lengths, N)
+        known = word & (heads >= 0)
+        out_of_range = word & ((heads < -1) | (heads > self.lengths.unsqueeze(-1)) | (heads == m))
+        h = torch.where(known & ~out_of_range, heads, m)  # a word without an arc spans nothing
+
+        # Arcs cross when one begins inside the other and ends outside of it.
+        left, right = torch.minimum(h, m), torch.maximum(h, m)
+        begins_inside = (left.unsqueeze(-1) < left.unsqueeze(-2)) & (left.unsqueeze(-2) < right.unsqueeze(-1))
+        crosses = (begins_inside & (right.unsqueeze(-1) < right.unsqueeze(-2))).any(-1)
+
+        # Follow the heads 2^k steps at a time: who has not reached ROOT or a free word by then is in a cycle.
+        ancestor = torch.where(known & ~out_of_range, h, 0)
+        for _ in range(max(N - 1, 1).bit_length()):
+            ancestor = ancestor.gather(-1, ancestor)
+        cycle = word & (ancestor != 0)
+
+        faults = {
+            "is out of range": out_of_range,
+            "has an arc that crosses another": crosses,
+            "is in a cycle": cycle,
+        }
+        if self.single_root:
+            root_child = known & (heads == 0)
+            faults["is a second child of ROOT"] = root_child & (root_child.cumsum(-1) > 1)
+        return faults
