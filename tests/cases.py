@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 from hypothesis import strategies as st
-from tests.oracle import Oracle
 from torch import Tensor
 
+from tests.oracle import Oracle
 from tritree.chart import live_arcs
 
 KINDS = ["normal", "ties", "forbidden", "impossible", "large", "ones"]

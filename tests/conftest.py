@@ -8,9 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 # The same cases in every run; `--hypothesis-profile explore` looks further, with new ones each time.
-settings.register_profile(
-    "ci", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+settings.register_profile("ci", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.load_profile("ci")
 

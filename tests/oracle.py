@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def is_projective_tree(heads: tuple[int, ...]) -> bool:
-    """heads[m − 1] is the head of word m. By the definition: each word between the ends of an arc descends from its head."""
+    """heads[m − 1] is the head of word m. By definition each word between the ends of an arc descends from its head."""
     n = len(heads)
 
     def ancestors(m):
@@ -22,9 +22,7 @@ def is_projective_tree(heads: tuple[int, ...]) -> bool:
     above = [[0], *map(ancestors, range(1, n + 1))]
     if None in above:
         return False
-    return all(
-        h in above[k] for m, h in enumerate(heads, 1) for k in range(min(h, m) + 1, max(h, m)) if k != h
-    )
+    return all(h in above[k] for m, h in enumerate(heads, 1) for k in range(min(h, m) + 1, max(h, m)) if k != h)
 
 
 @functools.cache

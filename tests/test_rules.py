@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tests.oracle import number_of_trees, projective_trees
 
+from tests.oracle import number_of_trees, projective_trees
 from tritree import rules
 from tritree.semirings import Best, Count
 

@@ -26,15 +26,10 @@ def _shared_args(function):
 
 
 def _flatten(scores: Tensor, lengths: Tensor | None, backend: str | None):
-    """Checked arguments as a flat batch: scores [B, N, N], lengths [B], the batch shape and the backend's name."""
+    """Checked arguments as a flat batch: scores [B, N, N], lengths [B], and the backend's name."""
     lengths = check_scores(scores, lengths)
     N = scores.shape[-1]
-    return (
-        scores.reshape(-1, N, N),
-        lengths.reshape(-1),
-        scores.shape[:-2],
-        ops.resolve_backend(backend, scores),
-    )
+    return scores.reshape(-1, N, N), lengths.reshape(-1), ops.resolve_backend(backend, scores)
 
 
 @_shared_args
@@ -52,9 +47,9 @@ def log_partition(
     Returns:
         ``[*batch]``; −inf where there is no tree, 0 for length 0. Differentiable twice: its gradient is the marginals.
     """
-    flat, flat_lengths, batch, backend = _flatten(scores, lengths, backend)
+    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
     log_z = ops.inside(flat, flat_lengths, single_root, backend)
-    return log_z.to(result_dtype(scores.dtype)).reshape(batch)
+    return log_z.to(result_dtype(scores.dtype)).reshape(scores.shape[:-2])
 
 
 @_shared_args
@@ -73,7 +68,7 @@ def marginals(
         ``[*batch, N, N]``; the column of each word sums to one. 0 in dead cells and where there is no tree.
         Differentiable.
     """
-    flat, flat_lengths, batch, backend = _flatten(scores, lengths, backend)
+    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
     _, mu = ops.inside_outside(flat, flat_lengths, single_root, backend)
     return mu.reshape(scores.shape)
 
@@ -95,9 +90,9 @@ def viterbi(
         no tree (best is −inf there). Among equally good trees the smallest split index wins, on every backend.
         ``best`` is differentiable: its gradient is 1 at the arcs of the tree.
     """
-    flat, flat_lengths, batch, backend = _flatten(scores, lengths, backend)
+    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
     best, heads = ops.viterbi(flat, flat_lengths, single_root, backend)
-    return best.reshape(batch), heads.reshape(scores.shape[:-1])
+    return best.reshape(scores.shape[:-2]), heads.reshape(scores.shape[:-1])
 
 
 @_shared_args
@@ -121,6 +116,6 @@ def sample(
     """
     if isinstance(num_samples, bool) or not isinstance(num_samples, int | torch.SymInt) or num_samples < 0:
         raise ValueError(f"num_samples must be an integer of 0 or more, got {num_samples!r}")
-    flat, flat_lengths, batch, backend = _flatten(scores, lengths, backend)
+    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
     heads = ops.sample(flat, flat_lengths, num_samples, generator, single_root, backend)
     return heads.reshape(num_samples, *scores.shape[:-1])

@@ -58,9 +58,7 @@ def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
     if scores.dtype not in SCORE_DTYPES:
         raise ValueError(f"scores must be float16, bfloat16, float32 or float64, got {scores.dtype}")
     if scores.dim() < 2 or scores.shape[-1] != scores.shape[-2] or scores.shape[-1] == 0:
-        raise ValueError(
-            f"scores must have shape [*batch, N, N] with N ≥ 1 (ROOT first), got {list(scores.shape)}"
-        )
+        raise ValueError(f"scores must have shape [*batch, N, N] with N ≥ 1 (ROOT first), got {list(scores.shape)}")
     batch = scores.shape[:-2]
     if lengths is None:
         return torch.full(batch, scores.shape[-1] - 1, dtype=torch.int64, device=scores.device)
@@ -68,9 +66,7 @@ def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
         kind = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
         raise ValueError(f"lengths must be an integer tensor of shape {list(batch)}, got {kind}")
     if lengths.shape != batch:
-        raise ValueError(
-            f"lengths must have the batch shape of scores, {list(batch)}, got {list(lengths.shape)}"
-        )
+        raise ValueError(f"lengths must have the batch shape of scores, {list(batch)}, got {list(lengths.shape)}")
     if lengths.device != scores.device:
         raise ValueError(f"lengths are on {lengths.device}, scores on {scores.device}: move one to the other")
     return lengths.to(torch.int64)

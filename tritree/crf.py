@@ -118,9 +118,7 @@ class TreeCRF(Distribution):
         """Exact samples: heads, ``[*sample_shape, *batch, N]``."""
         sample_shape = torch.Size(sample_shape)
         with torch.no_grad():
-            heads = api.sample(
-                self.scores, self.lengths, sample_shape.numel(), generator=generator, **self._options
-            )
+            heads = api.sample(self.scores, self.lengths, sample_shape.numel(), generator=generator, **self._options)
         return heads.reshape(*sample_shape, *heads.shape[1:])
 
     @property
@@ -133,18 +131,20 @@ class TreeCRF(Distribution):
 
     def _inside_outside(self) -> tuple[Tensor, Tensor]:
         """log Z in float64 and the marginals; computed once, and again if they are now needed with a gradient."""
-        wants_grad = self.scores.requires_grad and torch.is_grad_enabled()
-        stale = self._both is not None and (
-            (wants_grad and not self._both[0].requires_grad)
-            or (self._both[0].is_inference() and not torch.is_inference_mode_enabled())
-        )
-        if self._both is None or stale:
+        if self._both is None or self._is_stale(self._both[0]):
             N = self.event_shape[0]
             log_z, mu = ops.inside_outside(
                 self.scores.reshape(-1, N, N), self.lengths.reshape(-1), self.single_root, self.backend
             )
             self._both = log_z.reshape(self.batch_shape), mu.reshape(self.scores.shape)
         return self._both
+
+    def _is_stale(self, cached: Tensor) -> bool:
+        """Whether this was computed in a mode that its use now does not allow."""
+        if self.scores.requires_grad and torch.is_grad_enabled() and not cached.requires_grad:
+            return True
+        compiling = torch.compiler.is_compiling()  # the compiler can't trace what follows, and has no such modes
+        return not compiling and cached.is_inference() and not torch.is_inference_mode_enabled()
 
     def _log_weight(self, heads: Tensor) -> Tensor:
         """Log of the summed weights of the trees with these heads, float64; −1 is free."""
@@ -176,9 +176,7 @@ class TreeCRF(Distribution):
             if words.any():
                 *b, m = words.nonzero()[0].tolist()
                 head = value[(*b, m)].item()
-                raise ValueError(
-                    f"{_sentence(b)}heads are no projective tree: word {m} with head {head} {fault}"
-                )
+                raise ValueError(f"{_sentence(b)}heads are no projective tree: word {m} with head {head} {fault}")
 
 
 def _sentence(index: list[int]) -> str:

@@ -43,18 +43,14 @@ def resolve_backend(backend: str | None, scores: Tensor) -> str:
             return "numba"
         if device == "cuda":
             return "triton"
-        raise ValueError(
-            f"there are no kernels for {device} tensors: move them to cpu, or use backend='reference'"
-        )
+        raise ValueError(f"there are no kernels for {device} tensors: move them to cpu, or use backend='reference'")
     if backend not in _MODULES:
         raise ValueError(f"backend must be None or one of {', '.join(map(repr, _MODULES))}, got {backend!r}")
     if backend == "numba" and device != "cpu":
         raise ValueError(f"backend='numba' needs CPU tensors, got {device}")
     if backend == "triton":
         if importlib.util.find_spec("triton") is None:
-            raise ValueError(
-                "backend='triton' needs Triton, which is not installed: pip install triton (Linux only)"
-            )
+            raise ValueError("backend='triton' needs Triton, which is not installed: pip install triton (Linux only)")
         if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
             raise ValueError(
                 "backend='triton' needs CUDA tensors; TRITON_INTERPRET=1, set before Python starts, "

@@ -37,9 +37,7 @@ def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[
         s = scores.double() if differentiable else scores.detach().double().requires_grad_()
         log_z = inside(s, lengths, single_root)
         (marginals,) = torch.autograd.grad(log_z.sum(), s, create_graph=differentiable)
-        nothing = s[:, :, :0].sum(
-            -1, keepdim=True
-        )  # zeros that make the marginals of N = 1 depend on the scores
+        nothing = s[:, :, :0].sum(-1, keepdim=True)  # zeros that make the marginals of N = 1 depend on the scores
         marginals = torch.where(_possible(scores, lengths), marginals, nothing)
     if not differentiable:
         log_z, marginals = log_z.detach(), marginals.detach()

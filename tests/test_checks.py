@@ -1,0 +1,136 @@
+"""What a user gets wrong is a ValueError that says what to do."""
+
+import pytest
+import torch
+
+import tritree
+from tritree import TreeCRF
+
+FUNCTIONS = [tritree.log_partition, tritree.marginals, tritree.viterbi, tritree.sample, TreeCRF]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("scores", "lengths", "message"),
+    [
+        ([[0.0]], None, "must be a tensor"),
+        (torch.zeros(3), None, r"shape \[\*batch, N, N\]"),
+        (torch.zeros(3, 4), None, r"got \[3, 4\]"),
+        (torch.zeros(2, 0, 0), None, "N ≥ 1"),
+        (torch.zeros(3, 3, dtype=torch.int64), None, "float16, bfloat16, float32 or float64"),
+        (torch.zeros(3, 3, dtype=torch.complex64), None, "float16, bfloat16, float32 or float64"),
+        (torch.zeros(2, 3, 3), torch.tensor([1.0, 2.0]), "integer tensor"),
+        (torch.zeros(2, 3, 3), torch.tensor([True, False]), "integer tensor"),
+        (torch.zeros(2, 3, 3), [1, 2], "integer tensor"),
+        (torch.zeros(2, 3, 3), torch.tensor([1]), "batch shape"),
+        (torch.zeros(2, 3, 3), torch.tensor(1), "batch shape"),
+        (torch.zeros(2, 3, 3), torch.zeros(2, dtype=torch.int64, device="meta"), "move one to the other"),
+    ],
+)
+def test_shapes_and_dtypes(function, scores, lengths, message):
+    with pytest.raises(ValueError, match=message):
+        function(scores, lengths)
+
+
+@pytest.mark.parametrize("lengths", [[2, 3], [-1, 2]])
+def test_lengths_out_of_range(backend, lengths):
+    scores, lengths = torch.zeros(2, 3, 3), torch.tensor(lengths)
+    for function in FUNCTIONS[:4]:
+        with pytest.raises(ValueError, match=r"lengths\[[01]\] is (3|-1), but scores with N = 3 hold 0 to 2 words"):
+            function(scores, lengths, backend=backend)
+    with pytest.raises(ValueError, match="hold 0 to 2 words"):
+        _ = TreeCRF(scores, lengths, backend=backend, validate_args=False).log_partition
+
+
+def test_integer_lengths_of_any_kind(backend):
+    scores = torch.zeros(2, 3, 3)
+    expected = tritree.log_partition(scores, torch.tensor([2, 1]), backend=backend)
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        lengths = torch.tensor([2, 1], dtype=dtype)
+        assert torch.equal(tritree.log_partition(scores, lengths, backend=backend), expected)
+
+
+def test_unknown_backend():
+    with pytest.raises(ValueError, match="one of 'numba', 'triton', 'reference', got 'cuda'"):
+        tritree.viterbi(torch.zeros(3, 3), backend="cuda")
+
+
+def test_number_of_samples():
+    for wrong in (-1, 2.0, True):
+        with pytest.raises(ValueError, match="num_samples must be an integer of 0 or more"):
+            tritree.sample(torch.zeros(3, 3), num_samples=wrong)
+
+
+def test_device_without_kernels():
+    with pytest.raises(ValueError, match="no kernels for meta tensors"):
+        tritree.log_partition(torch.zeros(3, 3, device="meta"))
+
+
+def test_triton_on_cpu_tensors_needs_the_interpreter(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET")
+    with pytest.raises(ValueError, match="needs CUDA tensors; TRITON_INTERPRET=1"):
+        tritree.log_partition(torch.zeros(3, 3), backend="triton")
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_scores_that_are_no_scores(value):
+    scores = torch.zeros(2, 2, 4, 4)
+    scores[1, 0, 2, 3] = value
+    with pytest.raises(ValueError, match=rf"sentence \(1, 0\): the score of arc 2 → 3 is {value}"):
+        TreeCRF(scores, validate_args=True)
+    TreeCRF(scores, validate_args=False)
+    TreeCRF(scores, torch.full((2, 2), 2), validate_args=True)  # in the padding it is no fault
+
+
+@pytest.mark.parametrize(
+    ("heads", "fault"),
+    [
+        ([-1, 0, 5, 0, 0], "word 2 with head 5 is out of range"),
+        ([-1, 0, 2, 0, 0], "word 2 with head 2 is out of range"),
+        ([-1, 0, -2, 0, 0], "word 2 with head -2 is out of range"),
+        ([-1, 3, 4, 0, 0], "word 1 with head 3 has an arc that crosses another"),
+        ([-1, 2, 3, 1, 0], "word 1 with head 2 is in a cycle"),
+        ([-1, 2, 1, 0, 0], "word 1 with head 2 is in a cycle"),
+        ([-1, 2, 1, -1, -1], "word 1 with head 2 is in a cycle"),
+        ([-1, 0, 1, 0, 1], "word 3 with head 0 has an arc that crosses another"),
+    ],
+)
+def test_heads_that_are_no_projective_tree(heads, fault):
+    dist = TreeCRF(torch.zeros(2, 5, 5), validate_args=True)
+    good = torch.tensor([-1, 0, 1, 2, 3])
+    dist.log_prob(torch.stack([good, good]))
+    with pytest.raises(ValueError, match=f"sentence 1: heads are no projective tree: {fault}"):
+        dist.log_prob(torch.stack([good, torch.tensor(heads)]))
+
+
+def test_two_roots_under_single_root():
+    dist = TreeCRF(torch.zeros(3, 3), single_root=True, validate_args=True)
+    with pytest.raises(ValueError, match="word 2 with head 0 is a second child of ROOT"):
+        dist.log_prob(torch.tensor([-1, 0, 0]))
+
+
+def test_without_checks_log_prob_is_the_plain_formula():
+    scores = torch.randn(4, 4)
+    dist = TreeCRF(scores, validate_args=False)
+    crossing = torch.tensor([-1, 3, 0, 0])
+    expected = scores[crossing[1:], [1, 2, 3]].sum() - dist.log_partition
+    torch.testing.assert_close(dist.log_prob(crossing), expected)
+
+
+@pytest.mark.parametrize("heads", [torch.zeros(4), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 4).bool(), [0, 0]])
+def test_heads_of_the_wrong_shape_or_dtype(heads):
+    scores = torch.zeros(2, 4, 4)
+    with pytest.raises(ValueError, match="heads must"):
+        TreeCRF(scores, validate_args=False).log_prob(heads)
+    with pytest.raises(ValueError, match="heads must"):
+        tritree.constrain(scores, heads)
+
+
+def test_kl_between_unequal_lengths():
+    p, q = (TreeCRF(torch.zeros(2, 4, 4), torch.tensor([3, n]), validate_args=True) for n in (3, 2))
+    with pytest.raises(ValueError, match="sentence 1: the distributions differ in length"):
+        torch.distributions.kl_divergence(p, q)
+    with pytest.raises(ValueError, match="differ in N: 4 and 5"):
+        p.cross_entropy(TreeCRF(torch.zeros(2, 5, 5)))
+    with pytest.raises(ValueError, match="must be a TreeCRF, got Normal"):
+        p.cross_entropy(torch.distributions.Normal(0.0, 1.0))

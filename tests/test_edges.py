@@ -1,0 +1,237 @@
+"""Every edge case of the conventions (tritree/chart.py), with exactly the stated outcome, on every backend."""
+
+import pytest
+import torch
+from torch.distributions import kl_divergence
+
+import tritree
+from tritree import TreeCRF
+
+INF = float("inf")
+
+
+def crf(scores, lengths=None, **kwargs):
+    return TreeCRF(scores, lengths, validate_args=False, **kwargs)
+
+
+def everything(scores, lengths=None, single_root=False, backend=None):
+    """All results for a batch, by name; gradients of what is differentiable too."""
+    scores = scores.clone().requires_grad_()
+    options = {"single_root": single_root, "backend": backend}
+    log_z = tritree.log_partition(scores, lengths, **options)
+    best, heads = tritree.viterbi(scores, lengths, **options)
+    dist = crf(scores, lengths, **options)
+    results = {
+        "log_partition": log_z,
+        "marginals": tritree.marginals(scores, lengths, **options),
+        "best": best,
+        "heads": heads,
+        "mode": dist.mode,
+        "mbr": dist.mbr,
+        "entropy": dist.entropy(),
+        "log_prob": dist.log_prob(heads),
+        "samples": tritree.sample(scores, lengths, 4, generator=torch.Generator().manual_seed(0), **options),
+    }
+    direction = torch.linspace(-1, 1, scores.shape[-1], dtype=log_z.dtype)
+    for name, value in [
+        ("log_partition", log_z),
+        ("marginals", results["marginals"] @ direction),
+        ("best", best),
+        ("entropy", results["entropy"]),
+        ("log_prob", results["log_prob"]),
+    ]:
+        (results[f"gradient of {name}"],) = torch.autograd.grad(value.sum(), scores, retain_graph=True)
+    return {name: value.detach() for name, value in results.items()}
+
+
+def test_no_words(backend):
+    for N in (1, 4):
+        results = everything(torch.full((2, N, N), torch.nan), torch.zeros(2, dtype=torch.int64), backend=backend)
+        for name in ("heads", "mode", "mbr", "samples"):
+            assert (results.pop(name) == -1).all(), name
+        for name, value in results.items():
+            assert (value == 0).all(), name
+
+
+def test_one_word(backend):
+    scores = torch.tensor([[torch.nan, 2.5], [torch.nan, torch.nan]])
+    for single_root in (False, True):
+        results = everything(scores, None, single_root, backend)
+        assert results["log_partition"].item() == results["best"].item() == 2.5
+        assert results["heads"].tolist() == results["mbr"].tolist() == [-1, 0]
+        assert results["samples"].tolist() == [[-1, 0]] * 4
+        assert results["marginals"].tolist() == results["gradient of log_partition"].tolist() == [[0, 1], [0, 0]]
+        assert results["entropy"].item() == results["log_prob"].item() == 0
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_no_tree_possible(backend, dtype, single_root):
+    """Word 2 has no possible head in the first sentence; the second is not disturbed by it."""
+    scores = torch.randn(2, 4, 4).to(dtype)
+    scores[0, :, 2] = -INF
+    results = everything(scores, None, single_root, backend)
+    for name in ("log_partition", "best", "log_prob"):
+        assert results[name][0] == -INF and results[name][1].isfinite(), name
+    for name in ("heads", "mode", "mbr"):
+        assert (results[name][0] == -1).all(), name
+    assert (results["samples"][:, 0] == -1).all()
+    for name in ("marginals", "entropy", *(n for n in results if n.startswith("gradient"))):
+        assert (results[name][0] == 0).all(), name
+        assert results[name][1].isfinite().all(), name
+
+
+def test_no_tree_possible_because_of_projectivity(backend):
+    """1 → 3 and 2 → 4 are the only arcs into 3 and 4, and they cross."""
+    scores = torch.zeros(5, 5)
+    scores[:, 3:] = -INF
+    scores[1, 3] = scores[2, 4] = 0
+    results = everything(scores, None, False, backend)
+    assert results["log_partition"] == results["best"] == -INF
+    assert (results["marginals"] == 0).all() and (results["heads"] == -1).all()
+
+
+def test_no_tree_possible_because_of_single_root(backend):
+    scores = torch.full((3, 3), -INF)
+    scores[0] = 1.0
+    assert everything(scores, None, False, backend)["log_partition"] == 2
+    results = everything(scores, None, True, backend)
+    assert results["log_partition"] == -INF and (results["heads"] == -1).all()
+
+
+def test_forbidden_arcs_have_exact_zeros(backend):
+    scores = torch.randn(3, 5, 5, dtype=torch.float64)
+    forbidden = torch.rand(3, 5, 5) < 0.3
+    forbidden[:, 0] = False
+    results = everything(scores.masked_fill(forbidden, -INF), backend=backend)
+    for name in ("marginals", *(n for n in results if n.startswith("gradient"))):
+        assert (results[name][forbidden] == 0).all(), name
+        assert results[name].isfinite().all(), name
+
+
+@pytest.mark.parametrize("junk", [torch.nan, INF, -INF, 1e38])
+def test_dead_cells_are_ignored(backend, junk):
+    lengths = torch.tensor([4, 2, 0])
+    scores = torch.randn(3, 5, 5)
+    live = tritree.chart.live_arcs(lengths, 5)
+    clean = everything(scores.masked_fill(~live, 0), lengths, backend=backend)
+    dirty = everything(scores.masked_fill(~live, junk), lengths, backend=backend)
+    for name, value in clean.items():
+        assert torch.equal(value, dirty[name]), name
+
+
+def test_nan_stays_in_its_sentence(backend):
+    scores = torch.randn(9, 5, 5)
+    clean = everything(scores, backend=backend)
+    scores[4, 2, 3] = torch.nan
+    dirty = everything(scores, backend=backend)
+    others = torch.arange(9) != 4
+    for name, value in clean.items():
+        dim = 1 if name == "samples" else 0
+        assert torch.equal(*(v.movedim(dim, 0)[others] for v in (value, dirty[name]))), name
+    assert dirty["log_partition"][4].isnan()
+
+
+@pytest.mark.parametrize("mask", [-1e4, -1e9, -1e30, torch.finfo(torch.float32).min])
+def test_large_negative_scores_as_a_mask(backend, mask):
+    """A finite mask is no −inf: the arc stays possible, and nothing becomes NaN."""
+    scores = torch.randn(5, 5)
+    scores[1, 2] = mask
+    forbidden = scores.clone()
+    forbidden[1, 2] = -INF
+    results, expected = everything(scores, backend=backend), everything(forbidden, backend=backend)
+    for name in ("log_partition", "marginals", "best", "heads", "mbr", "entropy"):
+        torch.testing.assert_close(results[name], expected[name])
+    assert all(value.isfinite().all() for value in results.values())
+
+
+def test_ties_take_the_smallest_split(backend):
+    """With equal scores every tree is a best one. The smallest k in C[0,4] is 1, in C[1,4] it is 2: a chain."""
+    assert tritree.viterbi(torch.zeros(5, 5), backend=backend)[1].tolist() == [-1, 0, 1, 2, 3]
+
+
+def test_kl_is_infinite_where_q_forbids_what_p_allows(backend):
+    p_scores = torch.zeros(3, 3)
+    q_scores = p_scores.clone()
+    q_scores[1, 2] = -INF
+    p, q = crf(p_scores, backend=backend), crf(q_scores, backend=backend)
+    assert kl_divergence(p, q) == p.cross_entropy(q) == INF
+    assert kl_divergence(q, p).isfinite()
+    # also where the probability of the arc rounds to zero
+    p_scores[1, 2] = -1e4
+    p = crf(p_scores, backend=backend)
+    assert p.marginals[1, 2] == 0 and kl_divergence(p, q) == INF
+    # but not for an arc that no tree of p has, even though its score is finite
+    p_scores[0, 1] = p_scores[2, 1] = -INF
+    p_scores[0, 1] = 0
+    p_scores[1, 2] = -INF
+    assert kl_divergence(crf(p_scores, backend=backend), q).isfinite()
+
+
+def test_kl_to_an_impossible_sentence_and_from_one(backend):
+    possible = crf(torch.zeros(3, 3), backend=backend)
+    impossible = crf(torch.full((3, 3), -INF), backend=backend)
+    assert kl_divergence(possible, impossible) == INF
+    assert kl_divergence(impossible, possible) == 0
+    assert kl_divergence(impossible, impossible) == impossible.entropy() == 0
+
+
+def test_kl_between_single_and_multiple_roots(backend):
+    many, one = (crf(torch.zeros(3, 3), single_root=r, backend=backend) for r in (False, True))
+    assert kl_divergence(many, one) == INF
+    torch.testing.assert_close(kl_divergence(one, many), torch.tensor(1.5).log())  # 2 trees of 3
+    word = [crf(torch.zeros(2, 2), single_root=r, backend=backend) for r in (False, True)]
+    assert kl_divergence(*word) == 0
+
+
+def test_a_forbidden_tree_has_probability_zero(backend):
+    scores = torch.zeros(3, 3)
+    scores[0, 1] = -INF
+    scores.requires_grad_()
+    log_prob = crf(scores, backend=backend).log_prob(torch.tensor([-1, 0, 0]))
+    assert log_prob == -INF
+    (gradient,) = torch.autograd.grad(log_prob, scores)
+    assert (gradient == 0).all()
+
+
+def test_a_partial_tree_sums_its_completions(backend):
+    scores = torch.randn(4, 4)
+    dist = crf(scores, backend=backend)
+    first_word = torch.tensor([[-1, h, -1, -1] for h in (0, 2, 3)])
+    torch.testing.assert_close(dist.log_prob(first_word).exp(), dist.marginals[[0, 2, 3], 1])
+    torch.testing.assert_close(dist.log_prob(torch.full((4,), -1)), torch.tensor(0.0))
+
+
+def test_constrain():
+    scores = torch.randn(2, 4, 4)
+    heads = torch.tensor([[-1, 2, -1, 2], [-1, -1, -1, -1]])
+    result = tritree.constrain(scores, heads)
+    assert torch.equal(result[1], scores[1])
+    assert torch.equal(result[0, :, 2], scores[0, :, 2])
+    assert (result[0, [0, 1, 3], 1] == -INF).all() and result[0, 2, 1] == scores[0, 2, 1]
+    marginals = tritree.marginals(result)
+    assert marginals[0, 2, 1] == marginals[0, 2, 3] == 1
+
+
+def test_empty_batch(backend):
+    results = everything(torch.empty(0, 4, 4), backend=backend)
+    assert results["log_partition"].shape == (0,) and results["samples"].shape == (4, 0, 4)
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (2, 1, 2)])
+def test_batch_shapes(backend, batch):
+    scores = torch.randn(*batch, 4, 4)
+    lengths = torch.randint(0, 4, batch)
+    flat = everything(scores.reshape(-1, 4, 4), lengths.reshape(-1), backend=backend)
+    shaped = everything(scores, lengths, backend=backend)
+    for name, value in shaped.items():
+        lead = (4, *batch) if name == "samples" else batch
+        assert value.shape[: len(lead)] == lead, name
+        assert torch.equal(value.reshape(flat[name].shape), flat[name]), name
+
+
+def test_inputs_are_not_modified(backend):
+    scores, lengths = torch.randn(2, 5, 5), torch.tensor([4, 2])
+    copies = scores.clone(), lengths.clone()
+    everything(scores, lengths, backend=backend)
+    assert torch.equal(scores, copies[0]) and torch.equal(lengths, copies[1])

@@ -1,0 +1,35 @@
+"""tritree without Triton, and what its import costs."""
+
+import subprocess
+import sys
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_it_works_without_triton():
+    """As on macOS and Windows: the CPU backend alone."""
+    code = """
+import sys
+sys.modules["triton"] = None
+import torch, tritree
+scores = torch.zeros(3, 3, requires_grad=True)
+tritree.log_partition(scores).backward()
+print(tritree.viterbi(scores)[1].tolist(), tritree.TreeCRF(scores).sample().shape, "tritree.gpu" in sys.modules)
+try:
+    tritree.viterbi(scores, backend="triton")
+except ValueError as error:
+    print(error)
+"""
+    first, second = run(code).splitlines()
+    assert first == "[-1, 0, 1] torch.Size([3]) False"
+    assert second == "backend='triton' needs Triton, which is not installed: pip install triton (Linux only)"
+
+
+def test_kernels_are_imported_at_their_first_use():
+    code = """
+import sys, tritree
+print([m for m in ("numba", "tritree.cpu", "tritree.gpu") if m in sys.modules])
+"""
+    assert run(code).strip() == "[]"

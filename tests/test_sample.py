@@ -1,0 +1,100 @@
+"""Samples are trees, reproducible, and as frequent as their probability says."""
+
+import pytest
+import torch
+
+import tritree
+from tests.oracle import Oracle
+from tritree import TreeCRF
+
+DRAWS = {"reference": 400, "numba": 20_000, "triton": 1500}
+
+
+def chi_squared_is_plausible(counts, probabilities):
+    """χ² with rare trees pooled, within five standard deviations of its mean. A fixed seed: it holds or it doesn't."""
+    expected = probabilities * counts.sum()
+    common = expected >= 5
+    observed = torch.cat([counts[common], counts[~common].sum(0, keepdim=True)]).double()
+    expected = torch.cat([expected[common], expected[~common].sum(0, keepdim=True)])
+    observed, expected = observed[expected > 0], expected[expected > 0]
+    chi2 = ((observed - expected) ** 2 / expected).sum().item()
+    freedom = len(expected) - 1
+    return chi2 <= freedom + 5 * (2 * max(freedom, 1)) ** 0.5
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_frequencies(backend, dtype, single_root):
+    lengths = torch.tensor([4, 3, 0, 2])
+    scores = torch.randn(4, 5, 5).to(dtype)
+    scores[0, 0, 2] = scores[0, 3, 4] = -torch.inf
+    draws = DRAWS[backend]
+    generator = torch.Generator().manual_seed(3)
+    options = {"single_root": single_root, "backend": backend}
+    samples = tritree.sample(scores, lengths, draws, generator=generator, **options)
+    assert samples.shape == (draws, 4, 5) and samples.dtype == torch.int64
+    for b, n in enumerate(lengths.tolist()):
+        assert (samples[:, b, 0] == -1).all() and (samples[:, b, n + 1 :] == -1).all()
+        oracle = Oracle(scores[b].double(), n, single_root)
+        which = (samples[:, b, None, 1 : n + 1] == oracle.trees).all(-1)
+        assert (which.sum(-1) == 1).all(), "each sample is one of the possible trees"
+        assert chi_squared_is_plausible(which.sum(0), oracle.probabilities)
+
+
+def test_large_scores_and_long_sentences(backend):
+    """Scores whose exp overflows, and more words than can be enumerated: arc frequencies are the marginals."""
+    n = 12 if backend == "numba" else 6
+    scores = 2 * torch.randn(2, n + 1, n + 1) + 1e4
+    dist = TreeCRF(scores, backend=backend)
+    draws = DRAWS[backend]
+    samples = dist.sample((draws,), generator=torch.Generator().manual_seed(5))
+    assert dist.support.check(samples).all()
+    frequency = torch.nn.functional.one_hot(samples[..., 1:], n + 1).double().mean(0).mT
+    mu = dist.marginals[..., 1:].double()
+    deviation = (mu * (1 - mu) / draws).sqrt()
+    assert ((frequency - mu).abs() <= 6 * deviation + 1e-3).all()
+
+
+def test_the_generator_decides(backend):
+    scores = torch.randn(3, 6, 6)
+
+    def draw(seed):
+        return tritree.sample(scores, None, 8, generator=torch.Generator().manual_seed(seed), backend=backend)
+
+    assert torch.equal(draw(1), draw(1))
+    assert not torch.equal(draw(1), draw(2))
+    generator = torch.Generator().manual_seed(1)
+    first, second = (tritree.sample(scores, None, 8, generator=generator, backend=backend) for _ in range(2))
+    assert torch.equal(first, draw(1)) and not torch.equal(first, second)
+    torch.manual_seed(4)
+    first = tritree.sample(scores, None, 8, backend=backend)
+    torch.manual_seed(4)
+    assert torch.equal(first, tritree.sample(scores, None, 8, backend=backend))
+
+
+def test_kernels_draw_alike():
+    """The kernels count with the same random numbers; in float64 rounding is too small to matter."""
+    scores = torch.randn(3, 7, 7, dtype=torch.float64)
+    lengths = torch.tensor([6, 4, 5])
+
+    def draw(backend):
+        return tritree.sample(scores, lengths, 20, generator=torch.Generator().manual_seed(1), backend=backend)
+
+    assert torch.equal(draw("numba"), draw("triton"))
+
+
+def test_samples_are_independent_of_each_other(backend):
+    """Two words with two equally likely heads each, in two sentences and two samples: no draw repeats another."""
+    samples = tritree.sample(
+        torch.zeros(2, 4, 4), None, 200, generator=torch.Generator().manual_seed(0), backend=backend
+    )
+    first, second = samples[:, 0], samples[:, 1]
+    assert 0.02 < (first == second).all(-1).double().mean() < 0.25  # 1/12 if independent
+    assert 0.02 < (first[1:] == first[:-1]).all(-1).double().mean() < 0.25
+
+
+def test_shapes(backend):
+    dist = TreeCRF(torch.zeros(2, 3, 4, 4), backend=backend)
+    assert dist.sample().shape == (2, 3, 4)
+    assert dist.sample((5, 2)).shape == (5, 2, 2, 3, 4)
+    assert tritree.sample(torch.zeros(3, 3), num_samples=0, backend=backend).shape == (0, 3)

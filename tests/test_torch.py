@@ -1,0 +1,186 @@
+"""tritree as a citizen of torch: operators, derivatives, compilation, vmap, autocast."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.library import opcheck
+
+import tritree
+from tritree import TreeCRF
+
+KERNELS = ["numba", "triton"]
+
+
+def batch(dtype=torch.float64, requires_grad=True, N=4):
+    scores = torch.randn(3, N, N, dtype=dtype)
+    scores[0, 1, 2] = -torch.inf
+    return scores.requires_grad_(requires_grad), torch.tensor([N - 1, 2, 0])
+
+
+@pytest.mark.parametrize("backend", KERNELS)
+@pytest.mark.parametrize("op", ["inside", "inside_outside", "viterbi"])
+@pytest.mark.parametrize(
+    ("dtype", "requires_grad"), [(torch.float16, False), (torch.float64, False), (torch.float32, True)]
+)
+def test_opcheck(op, dtype, requires_grad, backend):
+    scores, lengths = batch(dtype, requires_grad)
+    opcheck(getattr(torch.ops.tritree, op), (scores, lengths, True, backend))
+
+
+@pytest.mark.parametrize("backend", KERNELS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_opcheck_tangent_and_sample(dtype, backend):
+    scores, lengths = batch(dtype, requires_grad=False)
+    direction = torch.randn_like(scores).requires_grad_()
+    opcheck(torch.ops.tritree.tangent, (scores, lengths, direction, False, backend))
+    opcheck(torch.ops.tritree.sample, (scores, lengths, torch.tensor([1]), 3, False, backend))
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_gradcheck(backend, single_root):
+    lengths = torch.tensor([3, 2])
+    scores = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
+    other = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
+    options = {"single_root": single_root, "backend": backend}
+
+    def crf(s):
+        return TreeCRF(s, lengths, validate_args=False, **options)
+
+    assert gradcheck(lambda s: tritree.log_partition(s, lengths, **options), scores)
+    assert gradgradcheck(lambda s: tritree.log_partition(s, lengths, **options), scores)
+    assert gradcheck(lambda s: tritree.marginals(s, lengths, **options), scores)
+    assert gradcheck(lambda s: crf(s).entropy(), scores)
+    assert gradcheck(lambda s, t: crf(s).cross_entropy(crf(t)), (scores, other))
+    assert gradcheck(lambda s, t: torch.distributions.kl_divergence(crf(s), crf(t)), (scores, other))
+    assert gradcheck(lambda s: tritree.viterbi(s, lengths, **options)[0], scores)
+    assert gradcheck(lambda s: crf(s).log_prob(torch.tensor([[-1, -1, 1, 0], [-1, 2, 0, -1]])), scores)
+
+
+@pytest.mark.parametrize("backend", KERNELS)
+def test_third_derivatives_are_refused(backend):
+    scores = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    mu = tritree.marginals(scores, backend=backend)
+    (gradient,) = torch.autograd.grad(mu.square().sum(), scores, create_graph=True)
+    with pytest.raises(NotImplementedError, match="the next derivative is not implemented"):
+        gradient.square().sum().backward()
+
+
+@pytest.mark.parametrize("backend", KERNELS)
+def test_only_what_is_needed_runs(backend, monkeypatch):
+    """No gradient: the inside pass alone. Gradient of log Z: no second-order kernel."""
+    module = tritree.ops._module(backend)
+    calls = []
+    for name in ("inside", "inside_outside", "tangent"):
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, f=function, n=name: (calls.append(n), f(*a))[1])
+    scores = torch.randn(2, 4, 4, requires_grad=True)
+    tritree.log_partition(scores.detach(), backend=backend)
+    with torch.no_grad():
+        tritree.log_partition(scores, backend=backend)
+    assert calls == ["inside"] * 2
+    calls.clear()
+    tritree.log_partition(scores, backend=backend).sum().backward()
+    assert calls == ["inside_outside"]
+    calls.clear()
+    dist = TreeCRF(scores, backend=backend)
+    _ = dist.log_partition, dist.marginals, dist.log_prob(dist.mode), dist.entropy()
+    assert calls == ["inside_outside"]
+
+
+@pytest.mark.parametrize("backend", KERNELS)
+def test_no_graph_over_the_chart_is_kept(backend):
+    """What autograd saves grows with N²: the scores, the lengths and the marginals."""
+    B, N = 2, 12
+    scores = torch.randn(B, N, N, requires_grad=True)
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (saved.append(t.numel()), t)[1], lambda t: t):
+        tritree.log_partition(scores, backend=backend)
+    assert sum(saved) <= 2 * B * N * N + B
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own, inside inductor
+@pytest.mark.parametrize(
+    ("backend", "compiler"), [("numba", "aot_eager"), ("numba", "inductor"), ("triton", "aot_eager")]
+)
+def test_compile(backend, compiler):
+    def parser(s, lengths, gold):
+        s = torch.tanh(s) * 2
+        dist = TreeCRF(s, lengths, backend=backend, validate_args=False)
+        _, heads = tritree.viterbi(s, lengths, backend=backend)
+        loss = (
+            -dist.log_prob(gold).sum() + dist.entropy().sum() + tritree.log_partition(s, lengths, backend=backend).sum()
+        )
+        return loss, heads, dist.mbr
+
+    lengths = torch.tensor([4, 3])
+    gold = torch.tensor([[-1, 0, 1, 2, 3], [-1, -1, 1, 1, -1]])
+    scores = torch.randn(2, 5, 5)
+    outcomes = []
+    for function in (parser, torch.compile(parser, fullgraph=True, backend=compiler)):
+        s = scores.clone().requires_grad_()
+        loss, heads, mbr = function(s, lengths, gold)
+        loss.backward()
+        outcomes.append((loss, heads, mbr, s.grad))
+    for eager, compiled in zip(*outcomes, strict=True):
+        torch.testing.assert_close(eager, compiled)
+
+
+def test_wrong_lengths_are_found_in_compiled_code():
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def f(s, lengths):
+        return tritree.log_partition(s, lengths)
+
+    assert f(torch.zeros(2, 4, 4), torch.tensor([3, 1])).shape == (2,)
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 4"):
+        f(torch.zeros(2, 4, 4), torch.tensor([3, 4]))
+
+
+@pytest.mark.parametrize("backend", KERNELS)
+def test_vmap(backend):
+    scores, lengths = torch.randn(3, 2, 5, 5), torch.tensor([4, 2])
+
+    def f(s):
+        options = {"backend": backend}
+        return (
+            tritree.log_partition(s, lengths, **options),
+            tritree.marginals(s, lengths, **options),
+            *tritree.viterbi(s, lengths, **options),
+        )
+
+    for dim in (0, 1):
+        mapped = torch.vmap(f, in_dims=dim)(scores.movedim(0, dim))
+        for k in range(3):
+            for one, many in zip(f(scores[k]), mapped, strict=True):
+                assert torch.equal(one, many[k])
+
+
+def test_autocast():
+    scores = torch.randn(2, 5, 5, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = torch.einsum("bij,bjk->bik", scores, scores)
+        assert half.dtype == torch.bfloat16
+        log_z = tritree.log_partition(half)
+    assert log_z.dtype == torch.float32
+    log_z.sum().backward()
+    assert scores.grad.dtype == torch.float32 and scores.grad.isfinite().all()
+
+
+def test_gradient_mode_may_change_between_uses():
+    """What was computed without a gradient is computed again when one is needed."""
+    scores = torch.randn(2, 5, 5, requires_grad=True)
+    for mode in (torch.no_grad, torch.inference_mode):
+        dist = TreeCRF(scores)
+        with mode():
+            before = dist.log_partition
+        dist.log_partition.sum().backward()
+        assert torch.equal(before, dist.log_partition)
+        assert torch.equal(scores.grad, dist.marginals)
+        scores.grad = None
+
+
+def test_backward_of_the_mean_of_log_probs_in_half_precision():
+    for dtype in (torch.float16, torch.bfloat16):
+        scores = torch.randn(4, 7, 7).to(dtype).requires_grad_()
+        dist = TreeCRF(scores)
+        (-dist.log_prob(dist.mode).mean()).backward()
+        assert scores.grad.dtype == dtype and scores.grad.isfinite().all()
