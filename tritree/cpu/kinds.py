@@ -1,0 +1,398 @@
+"""Kinds of numbers. The recurrences (inside.py, outside.py, walk.py) are written once, over these.
+
+    Max(value)                            max and +, for the best tree; float32 or float64 lanes
+    Linear(value)                         a float64, one multiply–add per term; can underflow (bound.py says when it matters)
+    Scaled(value, exponent)               value · 2^exponent: never under- or overflows, several times slower
+    Dual(value, tangent)                  Linear, with its derivative along a direction
+    ScaledDual(value, tangent, exponent)  (value, tangent) · 2^exponent
+
+The same class holds a number (its fields are vectors) and a chart of numbers (its fields are pointers); load and store
+go from one to the other. In compiled code the class is part of the type: `dot(C, …)` is resolved when its caller is
+compiled, and nothing is looked up at run time.
+
+A Scaled exponent is an integer-valued float64, and −inf marks zero. Products with zero are zero without a test: −inf
+plus anything finite is −inf, and 2^−inf is 0. Where −inf − (−inf) comes up, pow2 makes 0 of the NaN.
+Exponents from scores like −1e30 are so large that adding 1 to them changes nothing. That does no harm as long as
+everybody rounds alike: the exponent of the term a ⊗ b is e_a + e_b, rounded once, inside and outside; and what is
+taken out of a value is what was really added to its exponent.
+
+Gradients. The gradient of log Z for an item P is kept relative to P's own exponent: g(P) = value · 2^−e_P. Then the
+posterior probability of P is value(g) · value(P), so value(g) needs no exponent of its own: gradients are Linear (or
+Dual) for all charts, and what underflows in one is a probability below 2^−1022. Since every P hands on its own
+probability in shares term / P, no probability exceeds 1 by more than rounding, whatever the size of the scores.
+"""
+
+import functools
+from collections import namedtuple
+
+from numba.extending import overload
+
+from tritree.cpu import vec
+from tritree.cpu.jit import inline
+from tritree.cpu.vec import exponent, fma, full, maximum, pow2, select
+
+Max = namedtuple("Max", "value")
+Linear = namedtuple("Linear", "value")
+Scaled = namedtuple("Scaled", "value exponent")
+Dual = namedtuple("Dual", "value tangent")
+ScaledDual = namedtuple("ScaledDual", "value tangent exponent")
+
+MINUS_INF = float("-inf")
+
+
+def generic(stub):
+    """Makes `stub` callable in compiled code; `for_kind` says what it does for the kind of its first argument."""
+    stub.implementations = {}
+
+    @overload(stub)
+    @functools.wraps(stub)
+    def pick(*types):
+        return stub.implementations.get(getattr(types[0], "instance_class", None))
+
+    return stub
+
+
+def for_kind(stub, *kinds):
+    def register(implementation):
+        stub.implementations.update(dict.fromkeys(kinds, implementation))
+        return implementation
+
+    return register
+
+
+# Charts.
+
+
+@generic
+def load(A, at):
+    """The number at position `at` of chart A."""
+
+
+@for_kind(load, Max)
+def _(A, at):
+    return Max(vec.load(A.value, at))
+
+
+@for_kind(load, Linear)
+def _(A, at):
+    return Linear(vec.load(A.value, at))
+
+
+@for_kind(load, Scaled)
+def _(A, at):
+    return Scaled(vec.load(A.value, at), vec.load(A.exponent, at))
+
+
+@for_kind(load, Dual)
+def _(A, at):
+    return Dual(vec.load(A.value, at), vec.load(A.tangent, at))
+
+
+@for_kind(load, ScaledDual)
+def _(A, at):
+    return ScaledDual(vec.load(A.value, at), vec.load(A.tangent, at), vec.load(A.exponent, at))
+
+
+@generic
+def store(A, at, x):
+    """Puts the number x at position `at` of chart A."""
+
+
+@for_kind(store, Max, Linear)
+def _(A, at, x):
+    vec.store(A.value, at, x.value)
+
+
+@for_kind(store, Scaled)
+def _(A, at, x):
+    vec.store(A.value, at, x.value)
+    vec.store(A.exponent, at, x.exponent)
+
+
+@for_kind(store, Dual)
+def _(A, at, x):
+    vec.store(A.value, at, x.value)
+    vec.store(A.tangent, at, x.tangent)
+
+
+@for_kind(store, ScaledDual)
+def _(A, at, x):
+    vec.store(A.value, at, x.value)
+    vec.store(A.tangent, at, x.tangent)
+    vec.store(A.exponent, at, x.exponent)
+
+
+# Arithmetic inside.
+
+
+@generic
+def one(A):
+    """The 1 of A's kind."""
+
+
+@for_kind(one, Max)
+def _(A):
+    return Max(full(A.value, 0.0))
+
+
+@for_kind(one, Linear)
+def _(A):
+    return Linear(full(A.value, 1.0))
+
+
+@for_kind(one, Scaled)
+def _(A):
+    return Scaled(full(A.value, 1.0), full(A.value, 0.0))
+
+
+@for_kind(one, Dual)
+def _(A):
+    return Dual(full(A.value, 1.0), full(A.value, 0.0))
+
+
+@for_kind(one, ScaledDual)
+def _(A):
+    return ScaledDual(full(A.value, 1.0), full(A.value, 0.0), full(A.value, 0.0))
+
+
+@generic
+def mul(x, y):
+    """x ⊗ y."""
+
+
+@for_kind(mul, Max)
+def _(x, y):
+    return Max(x.value + y.value)
+
+
+@for_kind(mul, Linear)
+def _(x, y):
+    return Linear(x.value * y.value)
+
+
+@for_kind(mul, Scaled)
+def _(x, y):
+    return Scaled(x.value * y.value, x.exponent + y.exponent)
+
+
+@for_kind(mul, Dual)
+def _(x, y):
+    return Dual(x.value * y.value, fma(x.value, y.tangent, x.tangent * y.value))
+
+
+@for_kind(mul, ScaledDual)
+def _(x, y):
+    return ScaledDual(x.value * y.value, fma(x.value, y.tangent, x.tangent * y.value), x.exponent + y.exponent)
+
+
+@generic
+def dot(A, a, step_a, B, b, step_b, count):
+    """⊕ A[a + k·step_a] ⊗ B[b + k·step_b] over k < count, in increasing order of k."""
+
+
+@for_kind(dot, Max)
+def _(A, a, step_a, B, b, step_b, count):
+    best = full(A.value, MINUS_INF)
+    for _ in range(count):
+        best = maximum(vec.load(A.value, a) + vec.load(B.value, b), best)
+        a += step_a
+        b += step_b
+    return Max(best)
+
+
+@for_kind(dot, Linear)
+def _(A, a, step_a, B, b, step_b, count):
+    total = full(A.value, 0.0)
+    for _ in range(count):
+        total = fma(vec.load(A.value, a), vec.load(B.value, b), total)
+        a += step_a
+        b += step_b
+    return Linear(total)
+
+
+@for_kind(dot, Dual)
+def _(A, a, step_a, B, b, step_b, count):
+    total = full(A.value, 0.0)
+    tangent = full(A.value, 0.0)
+    for _ in range(count):
+        x = vec.load(A.value, a)
+        y = vec.load(B.value, b)
+        total = fma(x, y, total)
+        tangent = fma(vec.load(A.tangent, a), y, fma(x, vec.load(B.tangent, b), tangent))
+        a += step_a
+        b += step_b
+    return Dual(total, tangent)
+
+
+@for_kind(dot, Scaled)
+def _(A, a, step_a, B, b, step_b, count):
+    top = top_exponent(A, a, step_a, B, b, step_b, count)
+    total = full(A.value, 0.0)
+    for _ in range(count):
+        x = vec.load(A.value, a) * pow2(vec.load(A.exponent, a) + vec.load(B.exponent, b) - top)
+        total = fma(x, vec.load(B.value, b), total)
+        a += step_a
+        b += step_b
+    scale, total_exponent = normalizer(total, top)
+    return Scaled(total * scale, total_exponent)
+
+
+@for_kind(dot, ScaledDual)
+def _(A, a, step_a, B, b, step_b, count):
+    top = top_exponent(A, a, step_a, B, b, step_b, count)
+    total = full(A.value, 0.0)
+    tangent = full(A.value, 0.0)
+    for _ in range(count):
+        weight = pow2(vec.load(A.exponent, a) + vec.load(B.exponent, b) - top)
+        x = vec.load(A.value, a) * weight
+        y = vec.load(B.value, b)
+        total = fma(x, y, total)
+        tangent = fma(vec.load(A.tangent, a) * weight, y, fma(x, vec.load(B.tangent, b), tangent))
+        a += step_a
+        b += step_b
+    scale, total_exponent = normalizer(total, top)
+    return ScaledDual(total * scale, tangent * scale, total_exponent)
+
+
+@inline
+def top_exponent(A, a, step_a, B, b, step_b, count):
+    """The largest exponent of a term: the terms are summed relative to it."""
+    top = full(A.exponent, MINUS_INF)
+    for _ in range(count):
+        top = maximum(vec.load(A.exponent, a) + vec.load(B.exponent, b), top)
+        a += step_a
+        b += step_b
+    return top
+
+
+@inline
+def normalizer(total, top):
+    """(f, e): total · 2^top is (total · f) · 2^e, with 1 ≤ total · f < 2 unless e is too large to be changed by so little."""
+    raised = top + exponent(total)
+    return pow2(top - raised), raised
+
+
+# Arithmetic outside. Gradients are Linear for Linear and Scaled charts, Dual for Dual and ScaledDual ones.
+
+
+@generic
+def seed(x, is_goal):
+    """The gradient of log Z for item x: 1 / x in the lanes where x is the goal and not zero, 0 in the others."""
+
+
+@for_kind(seed, Linear, Scaled)
+def _(x, is_goal):
+    zero = full(x.value, 0.0)
+    inverse = full(x.value, 1.0) / x.value
+    return Linear(select(is_goal, select(x.value == zero, zero, inverse), zero))
+
+
+@for_kind(seed, Dual, ScaledDual)
+def _(x, is_goal):
+    zero = full(x.value, 0.0)
+    inverse = select(x.value == zero, zero, full(x.value, 1.0) / x.value)
+    tangent = zero - x.tangent * inverse * inverse
+    return Dual(select(is_goal, inverse, zero), select(is_goal, tangent, zero))
+
+
+@generic
+def no_gradient(x):
+    """The gradient 0."""
+
+
+@for_kind(no_gradient, Linear, Scaled)
+def _(x):
+    return Linear(full(x.value, 0.0))
+
+
+@for_kind(no_gradient, Dual, ScaledDual)
+def _(x):
+    return Dual(full(x.value, 0.0), full(x.value, 0.0))
+
+
+@generic
+def gather(x, g, P, gP, p, step_p, B, b, step_b, count):
+    """g + Σ gP[p + k·step_p] · B[b + k·step_b] over k < count, in increasing order of k.
+
+    This is what item x receives from items P[p + k·step_p], each of which has the term x ⊗ B[b + k·step_b].
+    """
+
+
+@for_kind(gather, Linear)
+def _(x, g, P, gP, p, step_p, B, b, step_b, count):
+    total = g.value
+    for _ in range(count):
+        total = fma(vec.load(gP.value, p), vec.load(B.value, b), total)
+        p += step_p
+        b += step_b
+    return Linear(total)
+
+
+@for_kind(gather, Dual)
+def _(x, g, P, gP, p, step_p, B, b, step_b, count):
+    total = g.value
+    tangent = g.tangent
+    for _ in range(count):
+        f = vec.load(gP.value, p)
+        y = vec.load(B.value, b)
+        total = fma(f, y, total)
+        tangent = fma(vec.load(gP.tangent, p), y, fma(f, vec.load(B.tangent, b), tangent))
+        p += step_p
+        b += step_b
+    return Dual(total, tangent)
+
+
+@for_kind(gather, Scaled)
+def _(x, g, P, gP, p, step_p, B, b, step_b, count):
+    total = g.value
+    for _ in range(count):
+        weight = pow2((vec.load(B.exponent, b) + x.exponent) - vec.load(P.exponent, p))
+        total = fma(vec.load(gP.value, p), vec.load(B.value, b) * weight, total)
+        p += step_p
+        b += step_b
+    return Linear(total)
+
+
+@for_kind(gather, ScaledDual)
+def _(x, g, P, gP, p, step_p, B, b, step_b, count):
+    total = g.value
+    tangent = g.tangent
+    for _ in range(count):
+        weight = pow2((vec.load(B.exponent, b) + x.exponent) - vec.load(P.exponent, p))
+        f = vec.load(gP.value, p)
+        y = vec.load(B.value, b) * weight
+        total = fma(f, y, total)
+        tangent = fma(vec.load(gP.tangent, p), y, fma(f, vec.load(B.tangent, b) * weight, tangent))
+        p += step_p
+        b += step_b
+    return Dual(total, tangent)
+
+
+@generic
+def through(g, x):
+    """The gradient of y from the gradient g of the product x ⊗ y."""
+
+
+@for_kind(through, Linear)
+def _(g, x):
+    return Linear(g.value * x.value)
+
+
+@for_kind(through, Dual)
+def _(g, x):
+    return Dual(g.value * x.value, fma(g.value, x.tangent, g.tangent * x.value))
+
+
+@generic
+def add(g, f):
+    """The sum of two gradients of one item."""
+
+
+@for_kind(add, Linear)
+def _(g, f):
+    return Linear(g.value + f.value)
+
+
+@for_kind(add, Dual)
+def _(g, f):
+    return Dual(g.value + f.value, g.tangent + f.tangent)

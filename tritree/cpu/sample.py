@@ -1,0 +1,50 @@
+"""Exact samples: the inside pass, then one walk down the chart for each tree."""
+
+import numpy as np
+
+from tritree.cpu.bound import some_trusted
+from tritree.cpu.charts import linear_charts, scaled_charts
+from tritree.cpu.inside import inside
+from tritree.cpu.jit import inline, kernel
+from tritree.cpu.kinds import MINUS_INF
+from tritree.cpu.pack import copy_in, enter, exponentiate, goal, new_members
+from tritree.cpu.vec import address, advance, lanes
+from tritree.cpu.walk import Stream, walk
+
+
+@kernel
+def sample(work, order, refused, exact, scores, lengths, single_root, seed, heads, first, last, begin, end):
+    """Fills heads[begin:end], for the groups from `first` up to `last`; `refused` and `exact` as in posterior.py."""
+    members = new_members(work)
+    stack = np.empty((scores.shape[1], 2), np.int64)
+    low, high = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
+    key = np.uint32(low), np.uint32(high)
+    for group in range(first, last):
+        nodes = enter(members, order, group, lengths)
+        if exact:
+            charts = scaled_charts(work, nodes)
+            sample_of(charts, members, refused, scores, single_root, key, begin, end, stack, heads)
+        else:
+            charts = linear_charts(work, nodes)
+            sample_of(charts, members, refused, scores, single_root, key, begin, end, stack, heads)
+
+
+@inline
+def sample_of(charts, members, refused, scores, single_root, key, begin, end, stack, heads):
+    C, cell = charts.C, lanes(charts.scratch)
+    _, B, N = heads.shape
+    copy_in(scores, members, charts, charts.p.value, MINUS_INF)
+    exponentiate(charts)
+    inside(charts, single_root)
+    some_trusted(charts, members, refused)
+    for lane in range(cell):
+        b, n = members.sentences[lane], members.words[lane]
+        repeated = lane > 0 and b == members.sentences[0]
+        if refused[b] or repeated:
+            continue
+        for s in range(begin, end):
+            tree = advance(address(heads), (s * B + b) * N)
+            for m in range(N):
+                tree[m] = -1
+            if C.value[goal(members, lane)] > 0.0:
+                walk(charts, lane, n, single_root, Stream(key, b, s), stack, tree)

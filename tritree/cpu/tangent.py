@@ -1,0 +1,43 @@
+"""The derivative of the marginals along a direction d: both passes, over dual numbers.
+
+A dual number a + a′ε carries its derivative along: (a + a′ε)(b + b′ε) = ab + (ab′ + a′b)ε. The arcs are exp(s + d ε),
+that is p + p d ε, and the passes end with μ + μ′ε, where μ′ is the Hessian of log Z times d.
+
+The result is linear in d, so the passes run with d divided by its largest entry, and no d is too small or too large.
+"""
+
+from tritree.cpu import vec
+from tritree.cpu.bound import some_trusted
+from tritree.cpu.charts import dual_charts, scaled_dual_charts
+from tritree.cpu.inside import inside
+from tritree.cpu.jit import inline, kernel
+from tritree.cpu.kinds import MINUS_INF
+from tritree.cpu.outside import outside
+from tritree.cpu.pack import copy_in, copy_out, enter, exponentiate, new_members, scale_direction, words_in_lanes
+from tritree.cpu.vec import lanes
+
+
+@kernel
+def tangent(work, order, refused, exact, scores, lengths, single_root, direction, result, first, last):
+    """Fills result, for the groups from `first` up to `last`; `refused` and `exact` as in posterior.py."""
+    members = new_members(work)
+    for group in range(first, last):
+        nodes = enter(members, order, group, lengths)
+        if exact:
+            tangent_of(scaled_dual_charts(work, nodes), members, refused, scores, single_root, direction, result)
+        else:
+            tangent_of(dual_charts(work, nodes), members, refused, scores, single_root, direction, result)
+
+
+@inline
+def tangent_of(charts, members, refused, scores, single_root, direction, result):
+    copy_in(scores, members, charts, charts.p.value, MINUS_INF)
+    copy_in(direction, members, charts, charts.p.tangent, 0.0)
+    exponentiate(charts)
+    scale = scale_direction(charts)
+    inside(charts, single_root)
+    if some_trusted(charts, members, refused):
+        outside(charts, words_in_lanes(charts, members), single_root)
+        vec.store(charts.scratch, 0, scale)
+        for lane in range(lanes(charts.scratch)):
+            copy_out(charts, charts.mu.tangent, members, lane, charts.scratch[lane], result)
