@@ -156,6 +156,21 @@ def _(A):
 
 
 @generic
+def empty(A):
+    """The sum of nothing, in A's kind."""
+
+
+@for_kind(empty, Max)
+def _(A):
+    return Max(full(A.value, MINUS_INF))
+
+
+@for_kind(empty, Linear)
+def _(A):
+    return Linear(full(A.value, 0.0))
+
+
+@generic
 def mul(x, y):
     """x ⊗ y."""
 
@@ -183,6 +198,41 @@ def _(x, y):
 @for_kind(mul, ScaledDual)
 def _(x, y):
     return ScaledDual(x.value * y.value, fma(x.value, y.tangent, x.tangent * y.value), x.exponent + y.exponent)
+
+
+@generic
+def add(x, y):
+    """x ⊕ y. Also the sum of two gradients."""
+
+
+@for_kind(add, Max)
+def _(x, y):
+    return Max(maximum(x.value, y.value))
+
+
+@for_kind(add, Linear)
+def _(x, y):
+    return Linear(x.value + y.value)
+
+
+@for_kind(add, Dual)
+def _(x, y):
+    return Dual(x.value + y.value, x.tangent + y.tangent)
+
+
+@generic
+def muladd(total, x, y):
+    """total ⊕ x ⊗ y, in one instruction where there is one."""
+
+
+@for_kind(muladd, Max)
+def _(total, x, y):
+    return Max(maximum(x.value + y.value, total.value))
+
+
+@for_kind(muladd, Linear)
+def _(total, x, y):
+    return Linear(fma(x.value, y.value, total.value))
 
 
 @generic
@@ -381,18 +431,3 @@ def _(g, x):
 @for_kind(through, Dual)
 def _(g, x):
     return Dual(g.value * x.value, fma(g.value, x.tangent, g.tangent * x.value))
-
-
-@generic
-def add(g, f):
-    """The sum of two gradients of one item."""
-
-
-@for_kind(add, Linear)
-def _(g, f):
-    return Linear(g.value + f.value)
-
-
-@for_kind(add, Dual)
-def _(g, f):
-    return Dual(g.value + f.value, g.tangent + f.tangent)

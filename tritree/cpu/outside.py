@@ -23,32 +23,40 @@ from tritree.cpu.vec import full, lanes
 @inline
 def outside(charts, n, single_root):
     """`n`, the number of words, is a vector: each lane has its own goal."""
+    C, nodes, cell = charts.C, charts.nodes, lanes(charts.C.value)
+    for i in range(nodes):
+        for j in range(nodes - 1, i, -1):
+            x = load(C, i * charts.row + j * cell)
+            g = seed(x, n == full(n, j)) if i == 0 else no_gradient(x)
+            outside_span(charts, i, j, single_root, g)
+
+
+@inline
+def outside_span(charts, i, j, single_root, g):
+    """The gradients of the items of the span (i, j), from those of wider ones. C[i,j] begins with g."""
     p, C, I, X, nodes, row = charts.p, charts.C, charts.I, charts.X, charts.nodes, charts.row
     gC, gX, mu = charts.gC, charts.gX, charts.mu
     cell = lanes(C.value)
     diagonal = row + cell
-    for i in range(nodes):
-        for j in range(nodes - 1, i, -1):
-            right, left = i * row + j * cell, j * row + i * cell
-            before, after = i, nodes - 1 - j  # how many k < i, and how many k > j
-            # ROOT's only modifier leaves no join with C[0,j], j > 0: neither for that item, nor for its partners C[k,j+1].
-            rooted = single_root and i == 0
-            skip = 1 if single_root and i > 1 else 0
+    right, left = i * row + j * cell, j * row + i * cell
+    before, after = i, nodes - 1 - j  # how many k < i, and how many k > j
+    # ROOT's only modifier leaves no join with C[0,j], j > 0: neither for that item, nor for its partners C[k,j+1].
+    rooted = single_root and i == 0
+    skip = 1 if single_root and i > 1 else 0
 
-            x = load(C, right)
-            g = seed(x, n == full(n, j)) if i == 0 else no_gradient(x)
-            g = gather(x, g, C, gC, j * cell, row, I, i * cell, row, before)
-            g = gather(x, g, X, gX, right + cell, cell, C, (j + 1) * diagonal, row, 0 if rooted else after)
-            store(gC, right, g)
+    x = load(C, right)
+    g = gather(x, g, C, gC, j * cell, row, I, i * cell, row, before)
+    g = gather(x, g, X, gX, right + cell, cell, C, (j + 1) * diagonal, row, 0 if rooted else after)
+    store(gC, right, g)
 
-            x = load(C, left)
-            g = gather(x, no_gradient(x), C, gC, left + row, row, I, j * diagonal + row, row, after)
-            g = gather(x, g, X, gX, skip * row + j * cell, row, C, skip * row + (i - 1) * cell, row, before - skip)
-            store(gC, left, g)
+    x = load(C, left)
+    g = gather(x, no_gradient(x), C, gC, left + row, row, I, j * diagonal + row, row, after)
+    g = gather(x, g, X, gX, skip * row + j * cell, row, C, skip * row + (i - 1) * cell, row, before - skip)
+    store(gC, left, g)
 
-            x, y = load(I, right), load(I, left)
-            g = gather(x, no_gradient(x), C, gC, right, cell, C, j * diagonal, cell, after + 1)
-            f = gather(y, no_gradient(y), C, gC, j * row, cell, C, i * row, cell, before + 1)
-            store(gX, right, add(through(g, load(p, right)), through(f, load(p, left))))
-            store(mu, right, through(g, x))
-            store(mu, left, through(f, y))
+    x, y = load(I, right), load(I, left)
+    g = gather(x, no_gradient(x), C, gC, right, cell, C, j * diagonal, cell, after + 1)
+    f = gather(y, no_gradient(y), C, gC, j * row, cell, C, i * row, cell, before + 1)
+    store(gX, right, add(through(g, load(p, right)), through(f, load(p, left))))
+    store(mu, right, through(g, x))
+    store(mu, left, through(f, y))

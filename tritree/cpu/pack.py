@@ -34,7 +34,7 @@ def new_members(work):
 
 @inline
 def enter(members, order, group, lengths):
-    """Takes the sentences of a group, which follow each other in `order`. Returns the nodes of the longest."""
+    """Takes the sentences of a group, which follow each other in `order`. Returns the nodes of the longest, made even."""
     cell = members.sentences.size
     nodes = 1
     for lane in range(cell):
@@ -43,7 +43,7 @@ def enter(members, order, group, lengths):
         members.sentences[lane] = b
         members.words[lane] = lengths[b]
         nodes = max(nodes, lengths[b] + 1)
-    return nodes
+    return nodes + nodes % 2
 
 
 @inline

@@ -3,11 +3,10 @@
 from tritree.cpu import vec
 from tritree.cpu.bound import log_value, some_trusted
 from tritree.cpu.charts import linear_charts, scaled_charts
-from tritree.cpu.inside import inside
 from tritree.cpu.jit import inline, kernel
 from tritree.cpu.kinds import MINUS_INF
-from tritree.cpu.outside import outside
 from tritree.cpu.pack import copy_in, copy_out, enter, exponentiate, goal, new_members, words_in_lanes
+from tritree.cpu.passes import inside_pass, outside_pass
 from tritree.cpu.vec import lanes
 
 
@@ -31,12 +30,12 @@ def posterior_of(charts, members, refused, scores, single_root, log_z, marginals
     cell = lanes(charts.scratch)
     copy_in(scores, members, charts, charts.p.value, MINUS_INF)
     total = exponentiate(charts)
-    inside(charts, single_root)
+    inside_pass(charts.C, charts, single_root)
     vec.store(charts.scratch, 0, total)
     for lane in range(cell):
         b = members.sentences[lane]
         log_z[b] = log_value(charts.C, goal(members, lane)) + charts.scratch[lane]
     if some_trusted(charts, members, refused) and marginals.size > 0:
-        outside(charts, words_in_lanes(charts, members), single_root)
+        outside_pass(charts.C, charts, words_in_lanes(charts, members), single_root)
         for lane in range(cell):
             copy_out(charts, charts.mu.value, members, lane, 1.0, marginals)

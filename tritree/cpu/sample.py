@@ -4,10 +4,10 @@ import numpy as np
 
 from tritree.cpu.bound import some_trusted
 from tritree.cpu.charts import linear_charts, scaled_charts
-from tritree.cpu.inside import inside
 from tritree.cpu.jit import inline, kernel
 from tritree.cpu.kinds import MINUS_INF
 from tritree.cpu.pack import copy_in, enter, exponentiate, goal, new_members
+from tritree.cpu.passes import inside_pass
 from tritree.cpu.vec import address, advance, lanes
 from tritree.cpu.walk import Stream, walk
 
@@ -35,7 +35,7 @@ def sample_of(charts, members, refused, scores, single_root, key, begin, end, st
     _, B, N = heads.shape
     copy_in(scores, members, charts, charts.p.value, MINUS_INF)
     exponentiate(charts)
-    inside(charts, single_root)
+    inside_pass(charts.C, charts, single_root)
     some_trusted(charts, members, refused)
     for lane in range(cell):
         b, n = members.sentences[lane], members.words[lane]

@@ -9,11 +9,10 @@ The result is linear in d, so the passes run with d divided by its largest entry
 from tritree.cpu import vec
 from tritree.cpu.bound import some_trusted
 from tritree.cpu.charts import dual_charts, scaled_dual_charts
-from tritree.cpu.inside import inside
 from tritree.cpu.jit import inline, kernel
 from tritree.cpu.kinds import MINUS_INF
-from tritree.cpu.outside import outside
 from tritree.cpu.pack import copy_in, copy_out, enter, exponentiate, new_members, scale_direction, words_in_lanes
+from tritree.cpu.passes import inside_pass, outside_pass
 from tritree.cpu.vec import lanes
 
 
@@ -35,9 +34,9 @@ def tangent_of(charts, members, refused, scores, single_root, direction, result)
     copy_in(direction, members, charts, charts.p.tangent, 0.0)
     exponentiate(charts)
     scale = scale_direction(charts)
-    inside(charts, single_root)
+    inside_pass(charts.C, charts, single_root)
     if some_trusted(charts, members, refused):
-        outside(charts, words_in_lanes(charts, members), single_root)
+        outside_pass(charts.C, charts, words_in_lanes(charts, members), single_root)
         vec.store(charts.scratch, 0, scale)
         for lane in range(lanes(charts.scratch)):
             copy_out(charts, charts.mu.tangent, members, lane, charts.scratch[lane], result)

@@ -8,10 +8,10 @@ import numpy as np
 
 from tritree.cpu import vec
 from tritree.cpu.charts import max_charts
-from tritree.cpu.inside import inside
-from tritree.cpu.jit import kernel, inline
+from tritree.cpu.jit import inline, kernel
 from tritree.cpu.kinds import MINUS_INF
 from tritree.cpu.pack import copy_in, enter, goal, new_members
+from tritree.cpu.passes import inside_pass
 from tritree.cpu.vec import address, advance, full, lanes, select
 from tritree.cpu.walk import walk
 
@@ -27,7 +27,7 @@ def viterbi(work, order, scores, lengths, single_root, best, heads, first, last)
         charts = max_charts(work, nodes)
         cell = lanes(charts.scratch)
         copy_in(scores, members, charts, charts.p.value, MINUS_INF)
-        inside(charts, single_root)
+        inside_pass(charts.C, charts, single_root)
         vec.store(charts.scratch, 0, find_nan(charts))
         for lane in range(cell):
             b, n = members.sentences[lane], members.words[lane]
