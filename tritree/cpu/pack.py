@@ -18,18 +18,29 @@ import numpy as np
 from tritree.cpu import vec
 from tritree.cpu.jit import inline
 from tritree.cpu.kinds import MINUS_INF, Dual, Linear, Scaled, ScaledDual, for_kind, generic
-from tritree.cpu.vec import absolute, address, advance, exp, full, lanes, maximum, select, split_exp
+from tritree.cpu.vec import (
+    absolute,
+    address,
+    exp,
+    full,
+    lanes,
+    load_block,
+    maximum,
+    select,
+    split_exp,
+    store_block,
+)
 
 INF = float("inf")
 
-# Per lane: which sentence of the batch it is, and how many words that has.
-Members = namedtuple("Members", "sentences words")
+# Per lane: which sentence of the batch it is, how many words that has, and where it starts in a tensor [B, N, N].
+Members = namedtuple("Members", "sentences words starts")
 
 
 @inline
 def new_members(work):
     cell = lanes(address(work))
-    return Members(np.empty(cell, np.int64), np.empty(cell, np.int64))
+    return Members(np.empty(cell, np.int64), np.empty(cell, np.int64), np.empty(cell, np.int64))
 
 
 @inline
@@ -53,39 +64,63 @@ def goal(members, lane):
 
 
 @inline
+def shared_block(members, N, cell):
+    """How many nodes all sentences of the group have, or 0 if too few for a block; sets where the sentences start.
+
+    Within these nodes, square blocks are copied by vector instructions, the last one over a part of the one before.
+    """
+    shared = N
+    for lane in range(cell):
+        members.starts[lane] = members.sentences[lane] * N * N
+        shared = min(shared, members.words[lane] + 1)
+    return shared if shared >= cell else 0
+
+
+@inline
 def copy_in(tensor, members, charts, chart, dead):
     """tensor[b, h, m] to chart[h, m, lane] where the arc is live; `dead` where it is not."""
     nodes, row, N = charts.nodes, charts.row, tensor.shape[1]
-    cell = lanes(chart)
+    source, cell = address(tensor), lanes(chart)
+    shared = shared_block(members, N, cell)
+    for h in range(shared):
+        for m in range(0, shared, cell):
+            m = min(m, shared - cell)
+            load_block(chart, h * row + m * cell, source, address(members.starts), h * N + m)
     for lane in range(cell):
-        source = advance(address(tensor), members.sentences[lane] * N * N)
-        n = members.words[lane]
+        start, n = members.starts[lane], members.words[lane]
         for h in range(nodes):
             words = n if h <= n else 0
             at = h * row + lane
-            chart[at] = dead
-            for m in range(1, words + 1):
-                chart[at + m * cell] = source[h * N + m]
+            for m in range(shared if h < shared else 0, words + 1):
+                chart[at + m * cell] = source[start + h * N + m]
             for m in range(words + 1, nodes):
                 chart[at + m * cell] = dead
+            chart[at] = dead
             chart[at + h * cell] = dead
 
 
 @inline
-def copy_out(charts, chart, members, lane, scale, tensor):
-    """chart[h, m, lane] · scale to tensor[b, h, m] where the arc is live; 0 where it is not."""
-    b, n = members.sentences[lane], members.words[lane]
+def copy_out(charts, chart, members, tensor):
+    """chart[h, m, lane] to tensor[b, h, m] where the arc is live; 0 where it is not."""
     N, row, cell = tensor.shape[1], charts.row, lanes(chart)
-    target = advance(address(tensor), b * N * N)
-    for h in range(N):
-        words = n if h <= n else 0
-        at = h * row + lane
-        target[h * N] = 0.0
-        for m in range(1, words + 1):
-            target[h * N + m] = chart[at + m * cell] * scale
-        for m in range(words + 1, N):
-            target[h * N + m] = 0.0
-        target[h * N + h] = 0.0
+    target = address(tensor)
+    shared = shared_block(members, N, cell)
+    for h in range(shared):
+        for m in range(0, shared, cell):
+            m = min(m, shared - cell)
+            store_block(chart, h * row + m * cell, target, address(members.starts), h * N + m)
+    for lane in range(cell):
+        start, n = members.starts[lane], members.words[lane]
+        for h in range(N):
+            words = n if h <= n else 0
+            at = h * row + lane
+            out = start + h * N
+            for m in range(shared if h < shared else 0, words + 1):
+                target[out + m] = chart[at + m * cell]
+            for m in range(words + 1, N):
+                target[out + m] = 0.0
+            target[out] = 0.0
+            target[out + h] = 0.0
 
 
 @generic
@@ -154,6 +189,15 @@ def scale_direction(charts):
         for at in range(h * row, h * row + nodes * cell, cell):
             vec.store(p.tangent, at, vec.load(p.value, at) * (vec.load(p.tangent, at) / divisor))
     return largest
+
+
+@inline
+def scale_by(charts, chart, factor):
+    """Multiplies a chart by a number per lane."""
+    row, cell = charts.row, lanes(chart)
+    for h in range(charts.nodes):
+        for at in range(h * row, h * row + charts.nodes * cell, cell):
+            vec.store(chart, at, vec.load(chart, at) * factor)
 
 
 @inline

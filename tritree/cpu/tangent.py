@@ -6,14 +6,21 @@ that is p + p d ε, and the passes end with μ + μ′ε, where μ′ is the Hes
 The result is linear in d, so the passes run with d divided by its largest entry, and no d is too small or too large.
 """
 
-from tritree.cpu import vec
 from tritree.cpu.bound import some_trusted
 from tritree.cpu.charts import dual_charts, scaled_dual_charts
 from tritree.cpu.jit import inline, kernel
 from tritree.cpu.kinds import MINUS_INF
-from tritree.cpu.pack import copy_in, copy_out, enter, exponentiate, new_members, scale_direction, words_in_lanes
+from tritree.cpu.pack import (
+    copy_in,
+    copy_out,
+    enter,
+    exponentiate,
+    new_members,
+    scale_by,
+    scale_direction,
+    words_in_lanes,
+)
 from tritree.cpu.passes import inside_pass, outside_pass
-from tritree.cpu.vec import lanes
 
 
 @kernel
@@ -37,6 +44,5 @@ def tangent_of(charts, members, refused, scores, single_root, direction, result)
     inside_pass(charts.C, charts, single_root)
     if some_trusted(charts, members, refused):
         outside_pass(charts.C, charts, words_in_lanes(charts, members), single_root)
-        vec.store(charts.scratch, 0, scale)
-        for lane in range(lanes(charts.scratch)):
-            copy_out(charts, charts.mu.tangent, members, lane, charts.scratch[lane], result)
+        scale_by(charts, charts.mu.tangent, scale)
+        copy_out(charts, charts.mu.tangent, members, result)

@@ -171,6 +171,88 @@ def full(typingctx, like, number):
     return vector(like, vector.dtype), emit
 
 
+# Square blocks between sentences, which follow each other in memory, and lanes.
+
+
+def _transposed(builder, rows):
+    """Lane k of row r becomes lane r of row k: log2(lanes) rounds, each of which swaps blocks of half the size."""
+    count = len(rows)
+    blank_mask = ir.VectorType(_i32, count)
+    half = 1
+    while half < count:
+        swapped = list(rows)
+        for r in range(count):
+            if not r & half:
+                a, b = rows[r], rows[r | half]
+                low = [count + k - half if k & half else k for k in range(count)]
+                high = [count + k if k & half else k + half for k in range(count)]
+                swapped[r] = builder.shuffle_vector(a, b, ir.Constant(blank_mask, low))
+                swapped[r | half] = builder.shuffle_vector(a, b, ir.Constant(blank_mask, high))
+        rows = swapped
+        half *= 2
+    return rows
+
+
+def _converted(builder, value, element):
+    """A vector of floats or doubles with the other element type, if that is asked for."""
+    kind = ir.VectorType(element, value.type.count)
+    if value.type == kind:
+        return value
+    widens = isinstance(element, ir.DoubleType)
+    return builder.fpext(value, kind) if widens else builder.fptrunc(value, kind)
+
+
+def _block_rows(builder, pointer, starts, offset, lanes):
+    """Pointers to `lanes` elements at pointer[starts[lane] + offset], one for each lane."""
+    for lane in range(lanes):
+        start = builder.load(builder.gep(starts, [ir.Constant(_i64, lane)]))
+        at = builder.gep(pointer, [builder.add(start, offset)])
+        yield builder.bitcast(at, ir.VectorType(pointer.type.pointee, lanes).as_pointer())
+
+
+@intrinsic
+def load_block(typingctx, chart, at, tensor, starts, offset):
+    """chart[at + k·lanes + lane] = tensor[starts[lane] + offset + k], for all lanes and as many k."""
+    vector = _vector_at(chart)
+    if vector is None or _vector_at(tensor) is None:
+        return None
+
+    def emit(context, builder, signature, args):
+        target, at, source, first, offset = args
+        size = tensor.dtype.bitwidth // 8
+        rows = [builder.load(row, align=size) for row in _block_rows(builder, source, first, offset, vector.lanes)]
+        columns = _transposed(builder, [_converted(builder, row, _llvm(vector).element) for row in rows])
+        for k, column in enumerate(columns):
+            place = builder.add(at, ir.Constant(_i64, k * vector.lanes))
+            builder.store(column, _lanes_pointer(builder, vector, target, place), align=vector.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(chart, types.intp, tensor, starts, types.intp), emit
+
+
+@intrinsic
+def store_block(typingctx, chart, at, tensor, starts, offset):
+    """tensor[starts[lane] + offset + k] = chart[at + k·lanes + lane], for all lanes and as many k."""
+    vector = _vector_at(chart)
+    if vector is None or _vector_at(tensor) is None:
+        return None
+
+    def emit(context, builder, signature, args):
+        source, at, target, first, offset = args
+        columns = []
+        for k in range(vector.lanes):
+            place = builder.add(at, ir.Constant(_i64, k * vector.lanes))
+            columns.append(
+                builder.load(_lanes_pointer(builder, vector, source, place), align=vector.dtype.bitwidth // 8)
+            )
+        rows = _block_rows(builder, target, first, offset, vector.lanes)
+        for row, pointer in zip(_transposed(builder, columns), rows, strict=True):
+            builder.store(_converted(builder, row, target.type.pointee), pointer, align=tensor.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(chart, types.intp, tensor, starts, types.intp), emit
+
+
 # Arithmetic, comparison, choice.
 
 
