@@ -3,8 +3,9 @@
 `inline` is for the pieces, which are compiled into whatever calls them. `kernel` is for the few functions that Python
 calls: they run without the GIL, and their machine code is cached on disk.
 
-Numba's cache looks at the file of the cached function, not at the files that it imports: after a change to vec.py alone
-it would go on running the old machine code. So the stamp that it compares is replaced by one of all files in this package.
+Numba's cache looks at the file of the cached function, not at the files that it imports: after a change to vec.py
+alone it would go on running the old machine code. So the stamp that it compares is replaced by one of all files in
+this package.
 """
 
 import hashlib
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from numba import njit
 
-# numpy's error model: 1 / 0 is inf, without a branch. Pieces take pointers and vectors, so Python can't call them anyway.
+# numpy's error model: 1 / 0 is inf, without a branch. Pieces take pointers and vectors, so Python can't call them
+# anyway.
 inline = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 

@@ -1,7 +1,7 @@
 """Kinds of numbers. The recurrences (inside.py, outside.py, walk.py) are written once, over these.
 
     Max(value)                            max and +, for the best tree; float32 or float64 lanes
-    Linear(value)                         a float64, one multiply–add per term; can underflow (bound.py says when it matters)
+    Linear(value)                         a float64, one multiply–add per term; can underflow (see bound.py)
     Scaled(value, exponent)               value · 2^exponent: never under- or overflows, several times slower
     Dual(value, tangent)                  Linear, with its derivative along a direction
     ScaledDual(value, tangent, exponent)  (value, tangent) · 2^exponent
@@ -317,7 +317,7 @@ def top_exponent(A, a, step_a, B, b, step_b, count):
 
 @inline
 def normalizer(total, top):
-    """(f, e): total · 2^top is (total · f) · 2^e, with 1 ≤ total · f < 2 unless e is too large to be changed by so little."""
+    """(f, e): total · 2^top is (total · f) · 2^e, with 1 ≤ total · f < 2 unless e is too large to change by so little."""
     raised = top + exponent(total)
     return pow2(top - raised), raised
 

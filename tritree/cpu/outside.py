@@ -1,7 +1,7 @@
 """The outside pass: the gradient g of log Z for every item, top-down, and the marginals of the arcs.
 
-Read the rules of the inside pass as a program, from the goal back. Each product a ⊗ b hands g to its factors: the gradient
-of a grows by g · b. For an item, that makes one sum for each rule that it is a factor in. With i < j:
+Read the rules of the inside pass as a program, from the goal back. Each product a ⊗ b hands g to its factors: the
+gradient of a grows by g · b. For an item, that makes one sum for each rule that it is a factor in. With i < j:
 
     seed       gC[0,n]  =  1 / Z
     complete   gC[i,j] += Σ k<i  gC[k,j] I[k,i]       gC[j,i] += Σ k>j  gC[k,i] I[k,j]
@@ -11,8 +11,9 @@ of a grows by g · b. For an item, that makes one sum for each rule that it is a
 
 Six sums of the size of the inside pass's three. The marginal of an arc is that of its item: μ[h,m] = gI[h,m] I[h,m].
 
-Cells are filled with i rising and j falling: all wider spans around (i, j) are there. The sums gather from them, so nothing is
-added to a cell twice and no order depends on the group; those that run to the end of the chart run outwards, so that zeros come last.
+Cells are filled with i rising and j falling: all wider spans around (i, j) are there. The sums gather from them, so
+nothing is added to a cell twice and no order depends on the group; those that run to the end of the chart run
+outwards, so that zeros come last.
 """
 
 from tritree.cpu.jit import inline

@@ -45,7 +45,7 @@ def new_members(work):
 
 @inline
 def enter(members, order, group, lengths):
-    """Takes the sentences of a group, which follow each other in `order`. Returns the nodes of the longest, made even."""
+    """Takes the sentences of a group, which follow each other in `order`. Returns the most nodes, made even."""
     cell = members.sentences.size
     nodes = 1
     for lane in range(cell):

@@ -4,9 +4,9 @@
 thread works along. As many threads as torch.get_num_threads() says share the list; each takes the next
 entry when it is done with its last.
 
-Why not Numba's own threads: one of its layers kills the children of a fork, another aborts when two Python threads call at once.
-Here, threads that a fork has lost are simply started again, and a caller never waits for a thread that has not begun: if all helpers
-are busy with somebody else's work, it does its own alone.
+Why not Numba's own threads: one of its layers kills the children of a fork, another aborts when two Python threads
+call at once. Here, threads that a fork has lost are simply started again, and a caller never waits for a thread that
+has not begun: if all helpers are busy with somebody else's work, it does its own alone.
 """
 
 import os
@@ -93,7 +93,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(function, arguments, threads):
-    """function(*a) for all a in arguments, on up to `threads` threads. The first exception is raised when all is quiet."""
+    """function(*a) for all a in arguments, on up to `threads` threads. Raises the first exception when all is quiet."""
     threads = min(threads, len(arguments))
     if threads <= 1:
         for argument in arguments:

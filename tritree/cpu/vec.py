@@ -1,7 +1,8 @@
 """A Numba type that is an LLVM vector.
 
-The chart kernels run several sentences at once, one per SIMD lane. A loop over four lanes that hopes for the vectoriser does not get there:
-it sees stores that may alias, wrap-around of negative indices, reference counts. So the vector is made a value of the language:
+The chart kernels run several sentences at once, one per SIMD lane. A loop over four lanes that hopes for the
+vectoriser does not get there: it sees stores that may alias, wrap-around of negative indices, reference counts. So
+the vector is made a value of the language:
 
     Vector(float64, 4)   is LLVM's  <4 x double>     one AVX register, or two NEON or SSE registers: LLVM sees to that
     Vector(float32, 8)   is LLVM's  <8 x float>
@@ -14,17 +15,21 @@ Both are 32 bytes; the element type decides. In compiled code
     c = select(a < b, a, c)              # a comparison gives a Mask, a vector of single bits; & joins two
     store(pointer, k, c)
 
-Three things make this work. `Vector` and `Mask` are the types that Numba's type inference passes around. `PrimitiveModel` says that such a value is
-held in LLVM as it is, so that a variable becomes a register. And each operation has two halves: a typing rule (types in, type out) and a few lines that
-emit LLVM instructions (`builder.fadd(a, b)`). An `@intrinsic` holds both halves; for operators they are `type_callable` and `lower_builtin`.
+Three things make this work. `Vector` and `Mask` are the types that Numba's type inference passes around.
+`PrimitiveModel` says that such a value is held in LLVM as it is, so that a variable becomes a register. And each
+operation has two halves: a typing rule (types in, type out) and a few lines that emit LLVM instructions
+(`builder.fadd(a, b)`). An `@intrinsic` holds both halves; for operators they are `type_callable` and `lower_builtin`.
 
-Pointers are Numba's `CPointer`: `address(array)` gives one, `advance(pointer, k)` moves it, `pointer[k]` reads a single element. Unlike arrays they carry
-no reference count, so they can be passed down to the innermost function and kept in tuples for nothing. Whoever takes an address keeps the array alive, and
-nothing checks bounds: the arithmetic on indices in this package is small on purpose.
+Pointers are Numba's `CPointer`: `address(array)` gives one, `advance(pointer, k)` moves it, `pointer[k]` reads a
+single element. Unlike arrays they carry no reference count, so they can be passed down to the innermost function and
+kept in tuples for nothing. Whoever takes an address keeps the array alive, and nothing checks bounds: the arithmetic
+on indices in this package is small on purpose.
 
-Nothing here sets fast-math flags. a * b + c stays two roundings and NaN stays NaN; where one rounding is wanted the code says fma.
+Nothing here sets fast-math flags. a * b + c stays two roundings and NaN stays NaN; where one rounding is wanted the
+code says fma.
 
-exp, pow2 and exponent are written out below with the same builder; they are what the C library would do, on all lanes at once.
+exp, pow2 and exponent are written out below with the same builder; they are what the C library would do, on all lanes
+at once.
 """
 
 import math
@@ -439,8 +444,8 @@ def exp(typingctx, x):
 def split_exp(typingctx, x):
     """exp(x) as (m, k), meaning m · 2^k: 1/√2 ≤ m ≤ √2 and k integer-valued, for any finite x.
 
-    Past 2^52 the spacing of doubles is wider than ln 2 and r would be noise, so it is held to its range: an error of x in the last place.
-    −inf gives (0, −inf); NaN and +inf give (NaN, 0).
+    Past 2^52 the spacing of doubles is wider than ln 2 and r would be noise, so it is held to its range: an error of
+    x in the last place. −inf gives (0, −inf); NaN and +inf give (NaN, 0).
     """
     if not _is_float64(x):
         return None

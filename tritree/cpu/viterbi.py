@@ -1,7 +1,7 @@
 """The best tree: the inside pass with max and +, then one walk down the chart.
 
-The scores are not shifted: every cell is a plain sum of scores in the precision of the results. All backends compute the same
-sums, so they have the same ties and find the same tree.
+The scores are not shifted: every cell is a plain sum of scores in the precision of the results. All backends compute
+the same sums, so they have the same ties and find the same tree.
 """
 
 import numpy as np
