@@ -317,7 +317,7 @@ def top_exponent(A, a, step_a, B, b, step_b, count):
 
 @inline
 def normalizer(total, top):
-    """(f, e): total · 2^top is (total · f) · 2^e, with 1 ≤ total · f < 2 unless e is too large to change by so little."""
+    """(f, e): total · 2^top is (total · f) · 2^e, with 1 ≤ total · f < 2 unless e is too large for that."""
     raised = top + exponent(total)
     return pow2(top - raised), raised
 

@@ -162,7 +162,7 @@ def lanes(typingctx, pointer):
 
 @intrinsic
 def full(typingctx, like, number):
-    """All lanes the same number. `like` is a vector, or a pointer to what vectors are loaded from: it gives the type."""
+    """All lanes the same number. `like`, a vector or a pointer to what vectors are loaded from, gives the type."""
     vector = like if isinstance(like, Vector) else _vector_at(like)
     if vector is None:
         return None
@@ -366,7 +366,7 @@ def _bits(builder, lanes_value):
 
 
 def _emit_pow2(builder, k):
-    """2^k. Clamped to −1023, whose biased exponent is 0: with no fraction bits, that is the number 0. NaN takes the same way."""
+    """2^k. Clamped to −1023, whose biased exponent is 0: without fraction bits that is the number 0. NaN likewise."""
     kind = k.type
     k = builder.select(builder.fcmp_ordered(">", k, _all_lanes(kind, -_BIAS)), k, _all_lanes(kind, -_BIAS))
     k = builder.select(builder.fcmp_ordered("<", k, _all_lanes(kind, _BIAS)), k, _all_lanes(kind, _BIAS))
@@ -406,7 +406,7 @@ def pow2(typingctx, k):
 
 @intrinsic
 def exponent(typingctx, x):
-    """The k of x = m · 2^k with 1 ≤ m < 2, for positive normal x; −1023 for 0 and subnormal numbers; 1024 for inf and NaN."""
+    """The k of x = m · 2^k with 1 ≤ m < 2, for positive normal x; −1023 for 0 and subnormals; 1024 for inf, NaN."""
     if not _is_float64(x):
         return None
 
@@ -426,7 +426,7 @@ EXP_UNDERFLOW = -708.0  # a little above ln 2^-1022: no result is subnormal
 
 @intrinsic
 def exp(typingctx, x):
-    """exp(x) to one unit in the last place, for x up to 709. Exactly 0 below EXP_UNDERFLOW; NaN for NaN and for +inf."""
+    """exp(x) to one unit in the last place, for x up to 709. Exactly 0 below EXP_UNDERFLOW; NaN for NaN and +inf."""
     if not _is_float64(x):
         return None
 

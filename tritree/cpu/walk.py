@@ -42,7 +42,7 @@ def _(stream, h, m):
 
 @generic
 def choose(P, at, A, a, step_a, B, b, step_b, count, u):
-    """Which k < count, of the terms A[a + k·step_a] ⊗ B[b + k·step_b] of the sum P[at]. −1 if there is none to choose."""
+    """Which k < count, of the terms A[a + k·step_a] ⊗ B[b + k·step_b] of the sum P[at]; −1 if there is none."""
 
 
 @for_kind(choose, Max)
