@@ -1,0 +1,51 @@
+"""The peak of additional memory of one training step's use: log partition, then backward.
+
+    python -m perf.memory 16 160      bytes for B = 16, l = 160
+
+Linux keeps the high-water mark of a process's resident memory and can reset it; it sees what torch allocates as well
+as the workspaces of NumPy and Numba. A process of its own has no freed memory lying about that would hide a part.
+"""
+
+import re
+import subprocess
+import sys
+
+
+def peak_bytes(B: int, l: int) -> int:
+    command = [sys.executable, "-m", "perf.memory", str(B), str(l)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def _status(field: str) -> int:
+    with open("/proc/self/status") as file:
+        return 1024 * int(re.search(rf"{field}:\s+(\d+) kB", file.read()).group(1))
+
+
+def _measure(B: int, l: int) -> int:
+    import torch
+
+    import tritree
+    from perf.cases import uniform
+
+    torch.set_num_threads(1)
+
+    def step(size):
+        scores, lengths = size.batch()
+        scores.requires_grad_()
+        yield
+        tritree.log_partition(scores, lengths).sum().backward()
+        yield
+
+    for _ in step(uniform(2, 4)):
+        pass  # loads the kernels
+    large = step(uniform(B, l))
+    next(large)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = _status("VmRSS")
+    next(large)
+    return _status("VmHWM") - before
+
+
+if __name__ == "__main__":
+    print(_measure(*map(int, sys.argv[1:])))

@@ -1,0 +1,171 @@
+"""Who is measured: tritree's backends, and the peers where they are installed (extra `perf`).
+
+A provider turns a batch into one callable per operation. What a library wants in another layout is converted before
+the clock runs; each callable builds the library's distribution anew, as a training step does. `answer` brings a
+result back to tritree's layout, so that no time is reported for a wrong one.
+"""
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import tritree
+
+Step = Callable[[], object]
+
+
+class Tritree:
+    def __init__(self, backend: str):
+        self.name = f"tritree-{backend}"
+        self.backend = backend
+        self.missing = None
+        if backend == "triton" and not torch.cuda.is_available():
+            self.missing = "tritree's Triton kernels are measured on a GPU: there is none here"
+
+    def steps(self, scores: Tensor, lengths: Tensor) -> dict[str, Step]:
+        leaf = scores.clone().requires_grad_()
+
+        def marginals():
+            dist = tritree.TreeCRF(scores, lengths, backend=self.backend, validate_args=False)
+            return dist.log_partition, dist.marginals
+
+        def gradient():
+            log_z = tritree.TreeCRF(leaf, lengths, backend=self.backend, validate_args=False).log_partition
+            return log_z, torch.autograd.grad(log_z.sum(), leaf)[0]
+
+        return {
+            "inside": lambda: tritree.log_partition(scores, lengths, backend=self.backend),
+            "marginals": marginals,
+            "gradient": gradient,
+            "viterbi": lambda: tritree.viterbi(scores, lengths, backend=self.backend)[1],
+        }
+
+    def answer(self, operation: str, result):
+        return result
+
+
+class Supar:
+    """[modifier, head] scores; marginals by backward through the chart."""
+
+    name = "supar"
+
+    def __init__(self):
+        self.missing = None if importlib.util.find_spec("supar") else "supar is not installed: pip install '.[perf]'"
+
+    def steps(self, scores: Tensor, lengths: Tensor) -> dict[str, Step]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from supar.structs.tree import DependencyCRF
+        transposed = scores.mT.contiguous()
+        leaf = transposed.clone().requires_grad_()
+
+        def crf(s):
+            return DependencyCRF(s, lengths, multiroot=True)
+
+        def marginals():
+            dist = crf(transposed)
+            return dist.log_partition, dist.marginals
+
+        def gradient():
+            log_z = crf(leaf).log_partition
+            return log_z, torch.autograd.grad(log_z.sum(), leaf)[0]
+
+        return {
+            "inside": lambda: crf(transposed).log_partition,
+            "marginals": marginals,
+            "gradient": gradient,
+            "viterbi": lambda: crf(transposed).argmax,
+        }
+
+    def answer(self, operation: str, result):
+        if operation in ("marginals", "gradient"):
+            return result[0], result[1].mT
+        if operation == "viterbi":
+            result = result.clone()
+            result[:, 0] = -1
+        return result
+
+
+class TorchStruct:
+    """No ROOT row: root scores on the diagonal. Potentials must require a gradient."""
+
+    name = "torch-struct"
+
+    def __init__(self):
+        found = importlib.util.find_spec("torch_struct")
+        self.missing = None if found else "torch-struct is not installed: pip install '.[perf]'"
+
+    def steps(self, scores: Tensor, lengths: Tensor) -> dict[str, Step]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from torch_struct import DependencyCRF
+        self.N = scores.shape[-1]
+        potentials = scores[:, 1:, 1:].clone()
+        potentials.diagonal(dim1=-2, dim2=-1).copy_(scores[:, 0, 1:])
+        leaf = potentials.clone().requires_grad_()
+
+        def crf():
+            return DependencyCRF(leaf, lengths)
+
+        def marginals():
+            dist = crf()
+            return dist.partition, dist.marginals
+
+        def gradient():
+            log_z = crf().partition
+            return log_z, torch.autograd.grad(log_z.sum(), leaf)[0]
+
+        return {
+            "inside": lambda: crf().partition,
+            "marginals": marginals,
+            "gradient": gradient,
+            "viterbi": lambda: crf().argmax,
+        }
+
+    def answer(self, operation: str, result):
+        if operation in ("marginals", "gradient"):
+            return result[0], self._with_root(result[1])
+        if operation == "viterbi":
+            arcs = self._with_root(result)
+            return torch.where(arcs.sum(-2) > 0, arcs.argmax(-2), -1)
+        return result
+
+    def _with_root(self, arcs: Tensor) -> Tensor:
+        whole = arcs.new_zeros(arcs.shape[0], self.N, self.N)
+        root = arcs.diagonal(dim1=-2, dim2=-1)
+        whole[:, 0, 1:] = root
+        whole[:, 1:, 1:] = arcs - torch.diag_embed(root)
+        return whole
+
+
+def device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def providers() -> list:
+    ours = Tritree("triton") if device() == "cuda" else Tritree("numba")
+    return [ours, Supar(), TorchStruct()]
+
+
+def expected(operation: str, scores: Tensor, lengths: Tensor):
+    """The right answer, by the rules in float64 torch."""
+    s = scores.double().cpu()
+    dist = tritree.TreeCRF(s, lengths.cpu(), backend="reference", validate_args=False)
+    if operation == "inside":
+        return dist.log_partition
+    if operation == "viterbi":
+        return dist.mode
+    return dist.log_partition, dist.marginals
+
+
+def check(operation: str, answer, right) -> None:
+    """AssertionError where a result is not the right one, up to float32 rounding."""
+    if operation == "viterbi":
+        torch.testing.assert_close(answer.cpu(), right)
+        return
+    answer, right = ((x,) if isinstance(x, Tensor) else x for x in (answer, right))
+    for actual, exact in zip(answer, right, strict=True):
+        torch.testing.assert_close(actual.detach().cpu().double(), exact, rtol=1e-4, atol=1e-4)

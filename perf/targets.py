@@ -1,0 +1,73 @@
+"""The speed that is promised: ratios against the peers, one thread each, in one alternating run.
+
+python -m perf.targets            all of them, about four minutes; exit code 1 where one is missed
+python -m perf.targets --seconds 0.5
+"""
+
+import argparse
+import sys
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from perf.cases import TREEBANK, Size, uniform
+from perf.providers import Supar, TorchStruct, Tritree, check, expected
+from perf.timing import take_turns
+
+MIXED = Size(TREEBANK, "B=32 treebank")
+TARGETS = [
+    # size, operation, at least so many times faster than supar 1.1.4, and than torch-struct 0.5
+    (uniform(32, 20), "marginals", 120, 220),
+    (uniform(32, 40), "marginals", 150, 220),
+    (uniform(16, 80), "marginals", 150, 170),
+    (MIXED, "marginals", 300, 400),
+    (uniform(32, 40), "viterbi", 150, None),
+    (uniform(32, 40), "gradient", 100, None),
+]
+
+
+def measure(size: Size, operation: str, seconds: float) -> dict[str, float]:
+    """Best seconds per call of each provider, after its answer was found right."""
+    scores, lengths = size.batch()
+    right = expected(operation, scores, lengths)
+    steps = {}
+    for provider in (Tritree("numba"), Supar(), TorchStruct()):
+        if provider.missing:
+            sys.exit(f"perf.targets: {provider.missing}")
+        step = provider.steps(scores, lengths)[operation]
+        check(operation, provider.answer(operation, step()), right)
+        steps[provider.name] = step
+    return {name: timing.best for name, timing in take_turns(steps, seconds).items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each alternative is timed")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    console = Console()
+    table = Table("size", "operation", "tritree µs", "× supar", "target", "× torch-struct", "target", "")
+    missed = 0
+    for size, operation, over_supar, over_struct in track(TARGETS, "measuring", console=console, transient=True):
+        best = measure(size, operation, args.seconds)
+        ours, supar, struct = best["tritree-numba"], best["supar"], best["torch-struct"]
+        held = supar / ours >= over_supar and (over_struct is None or struct / ours >= over_struct)
+        missed += not held
+        table.add_row(
+            size.label,
+            operation,
+            f"{1e6 * ours:.0f}",
+            f"{supar / ours:.0f}",
+            f"≥ {over_supar}",
+            f"{struct / ours:.0f}",
+            f"≥ {over_struct}" if over_struct else "",
+            "held" if held else "missed",
+        )
+    console.print(table)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""Every operation at every size by every provider, after its answer was found right."""
+
+import functools
+
+import pytest
+
+from perf.cases import OPERATIONS, SIZES
+from perf.providers import check, device, expected, providers
+
+PROVIDERS = providers()
+
+
+@functools.cache
+def right_answer(size, operation):
+    return expected(operation, *size.batch())
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda p: p.name)
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: s.label)
+def test_operation(size, operation, provider, benchmark, report):
+    if provider.missing:
+        report.missing.add(provider.missing)
+        pytest.skip(provider.missing)
+    step = provider.steps(*size.batch(device()))[operation]
+    check(operation, provider.answer(operation, step()), right_answer(size, operation))
+    benchmark.group = f"{size.label} {operation}"
+    benchmark._max_time, benchmark._min_rounds = 0.7, 3
+    benchmark(step)
+    if benchmark.stats:
+        report.add(size.label, operation, provider.name, benchmark.stats.stats.min)

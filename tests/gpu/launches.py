@@ -1,0 +1,30 @@
+"""The ways to launch, on sizes that are small enough for the interpreter."""
+
+import contextlib
+from collections.abc import Iterator
+from unittest import mock
+
+import torch
+
+from tritree import gpu
+from tritree.gpu import chart
+
+SHAPES = ["one program per sentence", "one launch per diagonal"]
+
+
+@contextlib.contextmanager
+def launched_as(shape: str, block: int = 4) -> Iterator[None]:
+    """With blocks of 4, a sentence of 5 words has two tiles on its longest diagonals."""
+    one_program = mock.patch.object(chart, "one_program_per_sentence", lambda B, N: shape == SHAPES[0])
+    with one_program, mock.patch.object(chart, "block_size", lambda pitch: block):
+        yield
+
+
+def run(name: str, scores: torch.Tensor, lengths: torch.Tensor, single_root: bool = False) -> list[torch.Tensor]:
+    """One of the five functions; the direction is made from the scores, the seed is fixed."""
+    extra = {
+        "tangent": [torch.linspace(-1, 1, scores.numel()).view_as(scores).to(chart.result_dtype(scores.dtype)).sin()],
+        "sample": [torch.tensor([0x123456789ABCDEF]), 2],
+    }
+    out = getattr(gpu, name)(scores, lengths, *extra.get(name, []), single_root)
+    return [out] if isinstance(out, torch.Tensor) else list(out)

@@ -1,0 +1,100 @@
+"""What the machine code of the kernels is like, on GPUs that need not be here.
+
+All kernels in all variants that the launchers produce: the semirings with their charts, the best tree and samples,
+float32 and float64, one warp and four, for NVIDIA's sm_80, sm_90 and sm_100 and AMD's gfx942; 16-bit scores on the
+first of them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TARGETS = ["cuda:80", "cuda:90", "cuda:100", "hip:gfx942"]
+
+
+def compile_kernels(*arguments: str, **environment: str) -> dict:
+    """In a process of its own: here the kernels are interpreted."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | environment
+    command = [sys.executable, "-m", "tests.gpu.compile_kernels", *arguments]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict:
+    return compile_kernels(*TARGETS)
+
+
+@pytest.fixture(scope="module")
+def reports(compiled) -> list[dict]:
+    return compiled["reports"]
+
+
+@pytest.fixture(scope="module")
+def nvidia(reports) -> list[dict]:
+    return [r for r in reports if r["target"].startswith("cuda")]
+
+
+def test_every_kernel_is_here(compiled, reports):
+    for target in TARGETS:
+        assert {r["kernel"] for r in reports if r["target"] == target} == set(compiled["kernels"])
+        for kernel in compiled["kernels"]:
+            variants = [r for r in reports if (r["target"], r["kernel"]) == (target, kernel)]
+            assert {(r["chart"], r["PITCH"]) for r in variants} == {
+                (chart, pitch) for chart in ("*fp32", "*fp64") for pitch in (32, 128)
+            }
+
+
+def test_nothing_is_spilled(reports):
+    assert [r for r in reports if r["local_memory"]] == []
+
+
+def test_registers(nvidia):
+    limit = {"*fp32": 64, "*fp64": 128}
+    assert [r for r in nvidia if r["registers"] > limit[r["chart"]]] == []
+
+
+def test_no_load_may_be_cached_as_constant(nvidia):
+    assert [r for r in nvidia if r["constant_loads"]] == []
+
+
+def test_a_barrier_on_every_path_to_the_next_diagonal_or_round(nvidia):
+    assert all(r["loop_loads"] and r["loop_stores"] for r in nvidia)
+    assert [r for r in nvidia if r["store_to_next_turn"]] == []
+
+
+def test_a_barrier_on_every_path_from_reading_items_to_writing_them(nvidia):
+    walks = [r for r in nvidia if r["kernel"] == "walk_kernel"]
+    assert walks and not any(r["load_to_store"] for r in walks)
+
+
+def test_a_missing_barrier_would_be_seen(tmp_path):
+    # The cache knows nothing of the barriers that are taken away: another one.
+    compiled = compile_kernels("--without-barriers", "cuda:90", TRITON_CACHE_DIR=str(tmp_path))
+    assert {r["kernel"] for r in compiled["reports"]} == set(compiled["kernels"])
+    assert [r for r in compiled["reports"] if not r["store_to_next_turn"]] == []
+    walks = [r for r in compiled["reports"] if r["kernel"] == "walk_kernel"]
+    assert all(r["load_to_store"] for r in walks)
+
+
+def test_barriers_on_amd(reports):
+    """With one wave per program there is nobody to wait for, and the compiler drops them."""
+    amd = [r for r in reports if r["target"].startswith("hip")]
+    assert amd and all(r["barriers"] for r in amd if r["warps"] > 1)
+
+
+def test_cost_of_a_term(nvidia):
+    """exp2 and loads are what the recurrences need; the other instructions stay below a limit."""
+    for r in nvidia:
+        if r["chart"] == "*fp32" and r.get("SEMIRING") in (0, 1):
+            inside, derivatives = r["kernel"] == "inside_kernel", r["SEMIRING"] == 1
+            loads = {(True, False): 2, (True, True): 4, (False, False): 3, (False, True): 5}[inside, derivatives]
+            terms = r["inner_exp2"]
+            assert r["inner_loads"] == loads * terms
+            assert r["inner_instructions"] <= terms * (11 if inside else 17) + (8 * terms if derivatives else 0), r

@@ -1,0 +1,71 @@
+"""Neither the way of launching, nor the size of a tile, nor padding changes a bit; and the results are right."""
+
+import pytest
+import torch
+
+from tests.gpu.launches import SHAPES, launched_as, run
+from tritree import reference
+from tritree.chart import live_arcs
+from tritree.gpu.chart import one_program_per_sentence
+
+NAMES = ["inside", "inside_outside", "tangent", "viterbi", "sample"]
+
+
+def batch(dtype: torch.dtype):
+    """Lengths that end a tile of 4 early, exactly and late; forbidden arcs; NaN in the dead cells."""
+    lengths = torch.tensor([7, 4, 0, 3, 1])
+    scores = 3 * torch.randn(5, 8, 8, dtype=dtype)
+    scores[torch.rand_like(scores) < 0.1] = -torch.inf
+    return torch.where(live_arcs(lengths, 8), scores, torch.nan), lengths
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_ways_of_launching_agree_bitwise(name, dtype):
+    scores, lengths = batch(dtype)
+    whole = run(name, scores, lengths)
+    for shape in SHAPES:
+        with launched_as(shape):
+            parts = run(name, scores, lengths)
+        for a, b in zip(whole, parts, strict=True):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["inside", "inside_outside", "viterbi"])
+def test_the_pitch_does_not_matter_bitwise(name):
+    scores, lengths = batch(torch.float32)
+    padded = torch.full((5, 40, 40), torch.nan)
+    padded[:, :8, :8] = scores
+    narrow, wide = run(name, scores, lengths), run(name, padded, lengths)
+    for a, b in zip(narrow, wide, strict=True):
+        assert torch.equal(a, b[(slice(None), *(slice(size) for size in a.shape[1:]))])
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_against_the_rules(shape, single_root):
+    scores, lengths = batch(torch.float64)
+    with launched_as(shape):
+        log_z, marginals = run("inside_outside", scores, lengths, single_root)
+        best, heads = run("viterbi", scores, lengths, single_root)
+    expected_log_z, expected_marginals = reference.inside_outside(scores, lengths, single_root)
+    torch.testing.assert_close(log_z, expected_log_z, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(marginals, expected_marginals, rtol=1e-13, atol=1e-14)
+    expected_best, expected_heads = reference.viterbi(scores, lengths, single_root)
+    assert torch.equal(best, expected_best) and torch.equal(heads, expected_heads)
+
+
+def test_more_lanes_than_a_block():
+    """A sentence that needs two full tiles, on a diagonal launch as it would be on a GPU."""
+    lengths = torch.tensor([34])
+    scores = torch.randn(1, 35, 35)
+    with launched_as(SHAPES[1], block=32):
+        log_z, marginals = run("inside_outside", scores, lengths)
+    torch.testing.assert_close(log_z, reference.inside(scores, lengths, False), rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close(marginals[:, :, 1:].sum(1), torch.ones(1, 34), rtol=0, atol=1e-5)
+
+
+def test_which_way():
+    """One program per sentence, but for few long sentences."""
+    assert one_program_per_sentence(1, 40) and one_program_per_sentence(1000, 500)
+    assert not one_program_per_sentence(1, 500)

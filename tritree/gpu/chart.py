@@ -1,0 +1,117 @@
+"""Where an item lives in memory, and how the work is cut into programs.
+
+A chart is stored by diagonals: chart[b, w, plane, i] belongs to the span (i, j = i + w) of sentence b. The spans of a
+diagonal are computed side by side, the span from i in lane i, so the loads of every recurrence are contiguous in i.
+A plane is one kind of number. There are up to
+
+    IR, CR      I[i,j] and C[i,j]: the head is the left end
+    CL, IL      C[j,i] and I[j,i]: the head is the right end
+    GX, GR, GL  for the sums X{i,j}, C[i,j] and C[j,i]: a = Σ 2^(x−m) over their terms x, which the outside pass
+                replaces by G (outside.py); for MAX the split index of the best term
+    MX, MR, ML  and m, their largest term
+    D + plane   the derivative, for the planes up to GL
+
+On diagonal 0 are the axioms C[m,m] and, in the plane TOP (there is no I[m,m]), the column maximum of word m.
+
+PITCH, the length of a row, is a constant of the kernel, so the step to a neighbouring span costs no arithmetic:
+
+    (i, j) → (i, j+1)   + ROW          (i, j) → (i−1, j)   + ROW − 1
+    (i, j) → (i, j−1)   − ROW          (i, j) → (i+1, j)   − ROW + 1          ROW = PLANES · PITCH
+
+It is a power of two, so that few compiled kernels serve all N.
+
+A lane goes through the terms of its span alone and shares nothing with the other lanes. Hence no bit of a result
+depends on the block size, on the padding, or on which of the two ways of launching is taken.
+"""
+
+import contextlib
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from tritree.chart import result_dtype
+from tritree.gpu.semiring import DUAL
+
+IR, CR, CL, IL = (tl.constexpr(plane) for plane in range(4))
+GX, GR, GL = (tl.constexpr(plane) for plane in range(4, 7))
+MX, MR, ML = (tl.constexpr(plane) for plane in range(7, 10))
+D = tl.constexpr(10)
+TOP = IR
+
+# How many planes: C and I alone, up to GL, up to ML, or with derivatives.
+WEIGHTS, BACKPOINTERS, STATES, DERIVATIVES = 4, 7, 10, 17
+
+
+def new_chart(scores: Tensor, planes: int) -> Tensor:
+    B, N, _ = scores.shape
+    pitch = max(32, triton.next_power_of_2(N))
+    return scores.new_empty((B, N, planes, pitch), dtype=result_dtype(scores.dtype))
+
+
+def one_program_per_sentence(B: int, N: int) -> bool:
+    """Whether one launch walks over all diagonals, or every diagonal has a launch of its own.
+
+    A program that walks over all diagonals of its sentence saves N − 1 launches, but it keeps only one multiprocessor
+    busy. N launches are better where diagonals are long and sentences too few to fill the device.
+    """
+    return N <= 256 or B >= 128
+
+
+def block_size(pitch: int) -> int:
+    """As long as the longest diagonal, up to four warps: one for each scheduler of a multiprocessor."""
+    return min(pitch, 128)
+
+
+def num_warps(block: int) -> int:
+    """One thread for each lane."""
+    return max(1, block // (64 if torch.version.hip else 32))
+
+
+def sweep(kernel, chart: Tensor, *args, downwards: bool = False, **options) -> None:
+    """Run a kernel over all diagonals. Its last arguments say which of them are its own: first ≤ w < last."""
+    B, N, planes, pitch = chart.shape
+    block = block_size(pitch)
+    options |= {"PLANES": planes, "PITCH": pitch, "BLOCK": block, "num_warps": num_warps(block)}
+    options["enable_fp_fusion"] = True  # the default, which Triton 3.10 will change
+    if torch.version.cuda:
+        # Left alone, ptxas squeezes these kernels into 32 registers, for more warps than there ever are, and then
+        # has too few of them to keep loads in flight.
+        options["maxnreg"] = 16 * chart.element_size()
+    with launching(chart):
+        if one_program_per_sentence(B, N):
+            kernel[B, 1](chart, *args, N, 0, N, **options)
+        else:
+            for w in reversed(range(N)) if downwards else range(N):
+                kernel[B, triton.cdiv(N - w, block)](chart, *args, N, w, w + 1, **options)
+
+
+@contextlib.contextmanager
+def launching(tensor: Tensor):
+    """On the tensor's device; and under the interpreter NumPy does not warn of log2(0), which is meant."""
+    with torch.cuda.device_of(tensor), np.errstate(all="ignore"):
+        yield
+
+
+@triton.jit
+def num_words(lengths, b, N):
+    """Kept in range: a wrong length gives wrong results, but no access outside the tensors."""
+    return tl.minimum(tl.maximum(tl.load(lengths + b), 0), N - 1).to(tl.int32)
+
+
+@triton.jit
+def load(cell, PLANE: tl.constexpr, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+    """A weight: a number and, where the semiring has one, its derivative."""
+    if SEMIRING == DUAL:
+        return tl.load(cell + PLANE * PITCH), tl.load(cell + (D + PLANE) * PITCH)
+    else:
+        return tl.load(cell + PLANE * PITCH), 0.0
+
+
+@triton.jit
+def store(cell, PLANE: tl.constexpr, weight, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+    tl.store(cell + PLANE * PITCH, weight[0], mask=live)
+    if SEMIRING == DUAL:
+        tl.store(cell + (D + PLANE) * PITCH, weight[1], mask=live)

@@ -1,0 +1,206 @@
+"""The inside pass, over any of the semirings.
+
+    axiom      C[h,h] = 1
+    join       X{i,j} = ⊕ i≤k<j         C[i,k] ⊗ C[j,k+1]
+    attach     I[h,m] = X{h,m} ⊗ s[h,m]
+    complete   C[h,m] = ⊕ k from h to m  I[h,k] ⊗ C[k,m]            k ≠ h, k = m included
+    goal       Z      = C[0,n]
+
+X{i,j}, C[i,j] and C[j,i] run over the same pairs of narrower spans, (i,k) and (k,j), so one loop adds to all three.
+
+A score counts relative to the largest one of its column. Each tree has one arc into every word, so this shifts log Z by
+the sum of these maxima and changes nothing else, and the chart holds numbers near 0 however large the scores are. MAX
+takes the scores as they are: it only adds and compares, and all backends are to make the same roundings.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from tritree.gpu.chart import (
+    CL,
+    CR,
+    GL,
+    GR,
+    GX,
+    IL,
+    IR,
+    ML,
+    MR,
+    MX,
+    TOP,
+    WEIGHTS,
+    D,
+    load,
+    new_chart,
+    num_words,
+    store,
+    sweep,
+)
+from tritree.gpu.semiring import DUAL, INF, LOG, MAX, kept, lowest, plus, times, value, zero
+
+LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
+PROPAGATE = tl.constexpr(tl.PropagateNan.ALL)
+
+
+@triton.jit
+def entry(matrix, h, m):
+    """Where a matrix (base, row stride, column stride) has its entry [h, m]."""
+    base, row, column = matrix
+    return base + h * row + m * column
+
+
+@triton.jit
+def word_tile(scores, direction, chart, n, i0, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr):
+    """A tile of diagonal 0: the axioms, and the largest finite score of each column with the direction there."""
+    dtype: tl.constexpr = chart.dtype.element_ty
+    m = i0 + tl.arange(0, BLOCK)
+    live = m <= n
+    zeros = tl.zeros([BLOCK], dtype)
+    store(chart + m, CR, (zeros, zeros), live, PITCH, SEMIRING)
+    store(chart + m, CL, (zeros, zeros), live, PITCH, SEMIRING)
+    if SEMIRING != MAX:
+        top, d_top = tl.full([BLOCK], -INF, dtype), zeros
+        for h in range(0, n + 1):
+            arc = live & (h != m) & (m > 0)
+            s = tl.load(entry(scores, h, m), mask=arc, other=-INF).to(dtype)
+            larger = (s > top) & (s < INF)
+            top = tl.where(larger, s, top)
+            if SEMIRING == DUAL:
+                d_top = tl.where(larger, tl.load(entry(direction, h, m), mask=arc, other=0.0), d_top)
+        store(chart + m, TOP, (tl.where(top == -INF, 0.0, top), d_top), live, PITCH, SEMIRING)
+
+
+@triton.jit
+def arc(scores, direction, chart, h, m, n, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+    """s[h,m] as a weight. There are no arcs into ROOT."""
+    dtype: tl.constexpr = chart.dtype.element_ty
+    live = live & (m > 0)
+    s = tl.load(entry(scores, h, m), mask=live, other=-INF).to(dtype)
+    if SEMIRING == MAX:
+        return s, 0.0
+    else:
+        top, d_top = load(chart + m, TOP, PITCH, SEMIRING)
+        possible = s != -INF
+        # Scores like finfo.min are finite and stay so: the sum of n of them is above half of lowest().
+        floor = lowest(dtype) / 4 / n.to(dtype)
+        s = tl.where(possible, LOG2E * tl.maximum(s - top, floor, PROPAGATE), -INF)
+        if SEMIRING == DUAL:
+            # As with scores, only differences within a column matter. They are kept so small that n² of them add up.
+            limit: tl.constexpr = lowest(dtype) * 2.0**-31
+            d = tl.load(entry(direction, h, m), mask=live & possible, other=0.0) - d_top
+            return s, tl.minimum(tl.maximum(d, limit, PROPAGATE), -limit, PROPAGATE)
+        else:
+            return s, 0.0
+
+
+@triton.jit
+def product(x, X: tl.constexpr, y, Y: tl.constexpr, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+    """Plane X at x ⊗ plane Y at y."""
+    xy = tl.load(x + X * PITCH) + tl.load(y + Y * PITCH)
+    if SEMIRING == DUAL:
+        return xy, tl.load(x + (D + X) * PITCH) + tl.load(y + (D + Y) * PITCH)
+    else:
+        return xy, 0.0
+
+
+@triton.jit
+def inside_tile(
+    scores, direction, chart, goal, n, w, i0, single_root,
+    PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
+):  # fmt: skip
+    """A tile of diagonal w ≥ 1: the spans (i, j = i + w) from i = i0 on."""
+    dtype: tl.constexpr = chart.dtype.element_ty
+    ROW: tl.constexpr = PLANES * PITCH
+    lane = i0 + tl.arange(0, BLOCK)
+    live = lane <= n - w
+    # Lanes past the end repeat the last span and store nothing, so that the loop needs no masks.
+    i = tl.minimum(lane, n - w)
+    j = i + w
+    ij = chart + w * ROW + i
+
+    X, R, L = zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING)
+    ik, kj = chart + ROW + i, ij - ROW + 1
+    for r in range(1, w):
+        k = i + r
+        X = plus(X, product(ik - ROW, CR, kj, CL, PITCH, SEMIRING), k - 1, SEMIRING)  # C[i,k−1] ⊗ C[j,k]
+        R = plus(R, product(ik, IR, kj, CR, PITCH, SEMIRING), k, SEMIRING)  # I[i,k] ⊗ C[k,j]
+        L = plus(L, product(ik, CL, kj, IL, PITCH, SEMIRING), k, SEMIRING)  # I[j,k] ⊗ C[k,i]
+        ik += ROW
+        kj -= ROW - 1
+    X = plus(X, product(ik - ROW, CR, kj, CL, PITCH, SEMIRING), j - 1, SEMIRING)  # C[i,j−1] ⊗ C[j,j]
+    x = value(X, SEMIRING)
+    i_right = times(x, arc(scores, direction, chart, i, j, n, live, PITCH, SEMIRING), SEMIRING)
+    i_left = times(x, arc(scores, direction, chart, j, i, n, live, PITCH, SEMIRING), SEMIRING)
+    R = plus(R, i_right, j, SEMIRING)  # I[i,j] ⊗ C[j,j]
+    L = plus(L, i_left, i, SEMIRING)  # I[j,i] ⊗ C[i,i]
+    c_right, c_left = value(R, SEMIRING), value(L, SEMIRING)
+    # With a single root X{0,j} may use no C[0,k] but the axiom. They have no other use, except as the goal.
+    c_right = tl.where((single_root != 0) & (i == 0) & (w < n), -INF, c_right[0]), c_right[1]
+
+    store(ij, IR, i_right, live, PITCH, SEMIRING)
+    store(ij, CR, c_right, live, PITCH, SEMIRING)
+    store(ij, CL, c_left, live, PITCH, SEMIRING)
+    store(ij, IL, i_left, live, PITCH, SEMIRING)
+    if PLANES > GX:
+        store(ij, GX, (kept(X, SEMIRING), x[1]), live, PITCH, SEMIRING)
+        tl.store(ij + GR * PITCH, kept(R, SEMIRING), mask=live)
+        tl.store(ij + GL * PITCH, kept(L, SEMIRING), mask=live)
+    if PLANES > MX:
+        tl.store(ij + MX * PITCH, X[0], mask=live)
+        tl.store(ij + MR * PITCH, R[0], mask=live)
+        tl.store(ij + ML * PITCH, L[0], mask=live)
+    if w == n:
+        z = c_right[0]
+        if SEMIRING != MAX:
+            z = z.to(tl.float64) * LN2
+            for m in range(1, n + 1):
+                z += tl.load(chart + TOP * PITCH + m)
+        tl.store(goal + i, z, mask=live)
+
+
+@triton.jit(
+    do_not_specialize=["s_b", "s_h", "s_m", "d_b", "d_h", "d_m", "single_root", "N", "first", "last"],
+    do_not_specialize_on_alignment=["scores", "direction", "lengths"],
+)
+def inside_kernel(
+    chart, scores, s_b, s_h, s_m, direction, d_b, d_h, d_m, lengths, goal, single_root, N, first, last,
+    PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
+):  # fmt: skip
+    """Diagonals first ≤ w < last of the sentence program_id(0), every num_programs(1)-th tile of them."""
+    b = tl.program_id(0).to(tl.int64)
+    n = num_words(lengths, b, N)
+    chart += b * N * (PLANES * PITCH)
+    scores = (scores + b * s_b, s_h.to(tl.int64), s_m.to(tl.int64))
+    direction = (direction + b * d_b, d_h.to(tl.int64), d_m.to(tl.int64))
+    for w in range(first, tl.minimum(last, n + 1)):
+        for i0 in range(tl.program_id(1) * BLOCK, n + 1 - w, tl.num_programs(1) * BLOCK):
+            if w == 0:
+                word_tile(scores, direction, chart, n, i0, PITCH, BLOCK, SEMIRING)
+            else:
+                inside_tile(scores, direction, chart, goal + b, n, w, i0, single_root, PLANES, PITCH, BLOCK, SEMIRING)
+        tl.debug_barrier()
+
+
+def run_inside(
+    scores: Tensor,
+    lengths: Tensor,
+    single_root: bool,
+    semiring: tl.constexpr,
+    planes: int,
+    direction: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The goal [B], and the chart."""
+    chart = new_chart(scores, planes)
+    # Zero, because a sentence without words has no diagonal that would store its goal.
+    goal = scores.new_zeros(scores.shape[0], dtype=chart.dtype if semiring is MAX else torch.float64)
+    direction = scores if direction is None else direction
+    matrices = scores, *scores.stride(), direction, *direction.stride()
+    sweep(inside_kernel, chart, *matrices, lengths.contiguous(), goal, int(single_root), SEMIRING=semiring.value)
+    return goal, chart
+
+
+def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    """log Z [B], float64."""
+    return run_inside(scores, lengths, single_root, LOG, WEIGHTS)[0]

@@ -1,0 +1,151 @@
+"""The outside pass: the expected counts of all items, from the goal down. Those of I[h,m] are the marginals.
+
+A sum with the expected count g hands it down to its terms x, to each its share 2^(x−m) / a, where m and
+a = Σ 2^(x−m) are what the inside pass kept of the sum. So with G = g / a an item gathers, from all the terms that it
+is a factor of,
+
+    goal        g(C[0,n]) = 1
+    join        g(C[i,k]) = Σ j beyond k   G(X{i,j}) · 2^(C[i,k] + C[j,k+1] − m(X{i,j}))
+    complete              + Σ h beyond i   G(C[h,k]) · 2^(I[h,i] + C[i,k] − m(C[h,k]))
+    complete    μ[h,m]    = Σ k beyond m   G(C[h,k]) · 2^(I[h,m] + C[m,k] − m(C[h,k]))        k = m included
+    attach      g(X{i,j}) = μ[i,j] + μ[j,i]
+
+The exponents are the very numbers that the inside pass formed: none is positive, so nothing overflows, and the
+shares of a sum add up to 1 whatever the magnitude of the scores.
+
+With derivatives: a term T has the derivative T · d ln T, and ln T is the sum of the logarithms of its two factors
+and of g / (value of the sum). The derivative of that last one, dg/g − d(value), is stored as that of G.
+"""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from tritree.gpu.chart import CL, CR, GL, GR, GX, IL, IR, ML, MR, MX, STATES, D, load, num_words, store, sweep
+from tritree.gpu.inside import run_inside
+from tritree.gpu.semiring import DUAL, LOG
+
+
+@triton.jit
+def term(
+    parent, G: tl.constexpr, M: tl.constexpr, sibling, S: tl.constexpr, right, item, other_item,
+    PITCH: tl.constexpr, SEMIRING: tl.constexpr,
+):  # fmt: skip
+    """What a sum hands down to the term in which the sibling meets the item or, in lanes not right, the other item."""
+    x = tl.load(sibling + S * PITCH) + tl.where(right, item[0], other_item[0])
+    t = tl.load(parent + G * PITCH) * tl.exp2(x - tl.load(parent + M * PITCH))
+    if SEMIRING == DUAL:
+        d = tl.load(parent + (D + G) * PITCH) + tl.load(sibling + (D + S) * PITCH)
+        return t, t * (d + tl.where(right, item[1], other_item[1]))
+    else:
+        return t, 0.0
+
+
+@triton.jit
+def add(g, other_g, t, right, SEMIRING: tl.constexpr):
+    """t is added to g or, in lanes not right, to the other g."""
+    one = tl.where(right, 1.0, tl.zeros_like(g[0]))
+    if SEMIRING == DUAL:
+        other_g = other_g[0] + (1.0 - one) * t[0], other_g[1] + (1.0 - one) * t[1]
+        return (g[0] + one * t[0], g[1] + one * t[1]), other_g
+    else:
+        return (g[0] + one * t[0], g[1]), (other_g[0] + (1.0 - one) * t[0], other_g[1])
+
+
+@triton.jit
+def put_g(ij, G: tl.constexpr, g, d_value, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+    """G = g / a of a sum, which takes the place of a. An impossible sum has a = 0 and nothing to hand down."""
+    a = tl.load(ij + G * PITCH, mask=live, other=1.0)
+    nothing = (g[0] == 0.0) | (a == 0.0)
+    weight = tl.where(nothing, 0.0, g[0] / a), 0.0
+    if SEMIRING == DUAL:
+        weight = weight[0], tl.where(nothing, 0.0, g[1] / g[0]) - d_value
+    store(ij, G, weight, live, PITCH, SEMIRING)
+    return weight
+
+
+@triton.jit
+def outside_tile(
+    chart, marginals, n, w, i0, N,
+    PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
+):  # fmt: skip
+    """A tile of diagonal w ≥ 1: the spans (i, j = i + w) from i = i0 on."""
+    dtype: tl.constexpr = chart.dtype.element_ty
+    ROW: tl.constexpr = PLANES * PITCH
+    lane = i0 + tl.arange(0, BLOCK)
+    live = lane <= n - w
+    # Lanes past the end repeat the last span and store nothing, so that the loop needs no masks.
+    i = tl.minimum(lane, n - w)
+    j = i + w
+    ij = chart + w * ROW + i
+    i_right, i_left = load(ij, IR, PITCH, SEMIRING), load(ij, IL, PITCH, SEMIRING)
+    c_right, c_left = load(ij, CR, PITCH, SEMIRING), load(ij, CL, PITCH, SEMIRING)
+    zeros = tl.zeros([BLOCK], dtype)
+    g_right, g_left, mu_right, mu_left = (zeros, zeros), (zeros, zeros), (zeros, zeros), (zeros, zeros)
+
+    # The wider spans are (i, j') with j < j' ≤ n and (i', j) with 0 ≤ i' < i: n − j of the one kind and i of the
+    # other, n − w in all, the same for every lane. So in each step a lane takes one, first those to the right, and
+    # none is ever idle. Those to the left come widest first: then lanes that look left do so on one diagonal.
+    # The planes are in the order IR, CR, CL, IL because a sibling on the right is in the plane after that on the left.
+    for t in tl.range(1, n - w + 1, loop_unroll_factor=2):
+        right = j + t <= n
+        step = tl.where(right, t * ROW, (n - w + 1 - t) * (ROW - 1))
+        wider = ij + step  # (i, j') or (i', j)
+        beside = step + tl.where(right, j + PITCH, i)  # (j, j') or (i', i)
+        inner = chart + (beside + right.to(tl.int32)) - ROW  # (j + 1, j') or (i', i − 1)
+        beside = chart + beside
+        # C[i,j] C[j',j+1] in X{i,j'}, or C[i',i−1] C[j,i] in X{i',j}
+        x = term(wider, GX, MX, inner, CR, right, c_right, c_left, PITCH, SEMIRING)
+        g_right, g_left = add(g_right, g_left, x, right, SEMIRING)
+        # I[i,j] C[j,j'] in C[i,j'], or I[i',i] C[i,j] in C[i',j]
+        x = term(wider, GR, MR, beside, IR, right, i_right, c_right, PITCH, SEMIRING)
+        mu_right, g_right = add(mu_right, g_right, x, right, SEMIRING)
+        # I[j',j] C[j,i] in C[j',i], or I[j,i] C[i,i'] in C[j,i']
+        x = term(wider, GL, ML, beside, CL, right, c_left, i_left, PITCH, SEMIRING)
+        g_left, mu_left = add(g_left, mu_left, x, right, SEMIRING)
+    g_right = g_right[0] + tl.where(w == n, 1.0, 0.0), g_right[1]  # the goal
+
+    # I[i,j] C[j,j] in C[i,j], and I[j,i] C[i,i] in C[j,i]
+    G = put_g(ij, GR, g_right, c_right[1], live, PITCH, SEMIRING)
+    t = G[0] * tl.exp2(i_right[0] - tl.load(ij + MR * PITCH))
+    mu_right = mu_right[0] + t, mu_right[1] + t * (G[1] + i_right[1])
+    G = put_g(ij, GL, g_left, c_left[1], live, PITCH, SEMIRING)
+    t = G[0] * tl.exp2(i_left[0] - tl.load(ij + ML * PITCH))
+    mu_left = mu_left[0] + t, mu_left[1] + t * (G[1] + i_left[1])
+    # attach
+    d_x = tl.load(ij + (D + GX) * PITCH, mask=live) if SEMIRING == DUAL else 0.0
+    put_g(ij, GX, (mu_right[0] + mu_left[0], mu_right[1] + mu_left[1]), d_x, live, PITCH, SEMIRING)
+
+    OUT: tl.constexpr = 1 if SEMIRING == DUAL else 0
+    tl.store(marginals + i * N + j, mu_right[OUT], mask=live)
+    tl.store(marginals + j * N + i, mu_left[OUT], mask=live & (i > 0))
+
+
+@triton.jit(do_not_specialize=["N", "first", "last"], do_not_specialize_on_alignment=["lengths"])
+def outside_kernel(
+    chart, lengths, marginals, N, first, last,
+    PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
+):  # fmt: skip
+    """Diagonals first ≤ w < last, w ≥ 1, of the sentence program_id(0), every num_programs(1)-th tile of them."""
+    b = tl.program_id(0).to(tl.int64)
+    n = num_words(lengths, b, N)
+    chart += b * N * (PLANES * PITCH)
+    marginals += b * N * N
+    for w in range(tl.minimum(last - 1, n), tl.maximum(first - 1, 0), -1):
+        for i0 in range(tl.program_id(1) * BLOCK, n + 1 - w, tl.num_programs(1) * BLOCK):
+            outside_tile(chart, marginals, n, w, i0, N, PLANES, PITCH, BLOCK, SEMIRING)
+        tl.debug_barrier()
+
+
+def run_outside(chart: Tensor, lengths: Tensor, semiring: tl.constexpr) -> Tensor:
+    """The marginals [B, N, N], or their derivatives."""
+    B, N, *_ = chart.shape
+    marginals = chart.new_zeros(B, N, N)
+    sweep(outside_kernel, chart, lengths.contiguous(), marginals, downwards=True, SEMIRING=semiring.value)
+    return marginals
+
+
+def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
+    """log Z [B], float64, and the marginals [B, N, N]."""
+    log_z, chart = run_inside(scores, lengths, single_root, LOG, STATES)
+    return log_z, run_outside(chart, lengths, LOG)

@@ -1,0 +1,85 @@
+"""⊕ and ⊗. What differs between logsumexp, its derivative and max is here.
+
+A weight is a pair: a number, and its derivative where the semiring has one. ⊕ takes its terms one at a time into
+a state.
+
+LOG    weights are base-2 logarithms. The state of a sum is (m, rest): m is the largest term so far, and
+       rest = Σ 2^(x−m) over the other terms x, so the value is m + log2(1 + rest). A new term costs one exp2,
+       scale = 2^−|x−m|: either it joins the others, rest + scale; or it is the new m, and all that came before
+       are the others, (1 + rest) · scale. A sum without terms has rest = −1.
+DUAL   LOG, and each weight has the derivative of its natural logarithm along a direction. The state has also
+       t = Σ 2^(x−m) dx over all terms; the derivative of the value is the mean t / (1 + rest).
+MAX    weights are scores as they are. The state is the best term and its split index k; the smallest k wins ties.
+
+m starts at a finite number below all weights: so x − m is never inf − inf, and a sum without possible terms
+ends with m finite and 1 + rest = 0.
+"""
+
+import triton
+import triton.language as tl
+
+LOG, DUAL, MAX = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+INF = tl.constexpr(float("inf"))
+
+
+@triton.constexpr_function
+def lowest(dtype):
+    """A number below all finite weights; inside.py keeps those above half of it."""
+    return -(2.0**1023) if dtype == tl.float64 else -(2.0**127)
+
+
+@triton.jit
+def zero(BLOCK: tl.constexpr, dtype: tl.constexpr, SEMIRING: tl.constexpr):
+    """The state of a sum without terms."""
+    if SEMIRING == LOG:
+        return tl.full([BLOCK], lowest(dtype), dtype), tl.full([BLOCK], -1.0, dtype)
+    elif SEMIRING == DUAL:
+        return tl.full([BLOCK], lowest(dtype), dtype), tl.full([BLOCK], -1.0, dtype), tl.zeros([BLOCK], dtype)
+    else:
+        return tl.full([BLOCK], -INF, dtype), tl.full([BLOCK], -1, tl.int32)
+
+
+@triton.jit
+def plus(state, term, k, SEMIRING: tl.constexpr):
+    """The state with one term more, the one of split index k."""
+    m, x = state[0], term[0]
+    larger = x > m
+    if SEMIRING == MAX:
+        # NaN gets in, and nothing compares with it afterwards.
+        larger = larger | ((x == m) & (k < state[1])) | (x != x)
+        return tl.where(larger, x, m), tl.where(larger, k, state[1])
+    else:
+        scale = tl.exp2(-tl.abs(x - m))
+        old = tl.where(larger, scale, 1.0)
+        m, rest = tl.where(larger, x, m), state[1] * old + scale
+        if SEMIRING == DUAL:
+            new = tl.where(larger, 1.0, scale)
+            return m, rest, state[2] * old + term[1] * new
+        else:
+            return m, rest
+
+
+@triton.jit
+def value(state, SEMIRING: tl.constexpr):
+    """The weight of a finished sum."""
+    if SEMIRING == LOG:
+        return state[0] + tl.log2(1.0 + state[1]), 0.0
+    elif SEMIRING == DUAL:
+        a = 1.0 + state[1]
+        return state[0] + tl.log2(a), tl.where(a == 0.0, 0.0, state[2] / a)
+    else:
+        return state[0], 0.0
+
+
+@triton.jit
+def kept(state, SEMIRING: tl.constexpr):
+    """What a chart keeps of a finished sum, next to m: a = Σ 2^(x−m) or, for MAX, the split index."""
+    return state[1] if SEMIRING == MAX else 1.0 + state[1]
+
+
+@triton.jit
+def times(x, y, SEMIRING: tl.constexpr):
+    if SEMIRING == DUAL:
+        return x[0] + y[0], x[1] + y[1]
+    else:
+        return x[0] + y[0], 0.0
