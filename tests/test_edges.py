@@ -15,26 +15,29 @@ def crf(scores, lengths=None, **kwargs):
 
 
 def everything(scores, lengths=None, single_root=False, backend=None):
-    """All results for a batch, by name; gradients of what is differentiable too."""
-    scores = scores.clone().requires_grad_()
+    """All results for a batch, by name; gradients of what is differentiable too. Each kernel runs once or twice."""
     options = {"single_root": single_root, "backend": backend}
-    log_z = tritree.log_partition(scores, lengths, **options)
+    results = {"inside alone": tritree.log_partition(scores, lengths, **options)}
+    scores = scores.clone().requires_grad_()
     best, heads = tritree.viterbi(scores, lengths, **options)
     dist = crf(scores, lengths, **options)
-    results = {
-        "log_partition": log_z,
-        "marginals": tritree.marginals(scores, lengths, **options),
+    results |= {
+        "log_partition": dist.log_partition,
+        "marginals": dist.marginals,
         "best": best,
         "heads": heads,
-        "mode": dist.mode,
         "mbr": dist.mbr,
         "entropy": dist.entropy(),
         "log_prob": dist.log_prob(heads),
-        "samples": tritree.sample(scores, lengths, 4, generator=torch.Generator().manual_seed(0), **options),
+        "samples": tritree.sample(scores, lengths, 2, generator=torch.Generator().manual_seed(0), **options),
     }
-    direction = torch.linspace(-1, 1, scores.shape[-1], dtype=log_z.dtype)
+    assert (
+        torch.equal(results["inside alone"], results["log_partition"].detach())
+        or results["log_partition"].isnan().any()
+    )
+    direction = torch.linspace(-1, 1, scores.shape[-1], dtype=best.dtype)
     for name, value in [
-        ("log_partition", log_z),
+        ("log_partition", results["log_partition"]),
         ("marginals", results["marginals"] @ direction),
         ("best", best),
         ("entropy", results["entropy"]),
@@ -47,7 +50,7 @@ def everything(scores, lengths=None, single_root=False, backend=None):
 def test_no_words(backend):
     for N in (1, 4):
         results = everything(torch.full((2, N, N), torch.nan), torch.zeros(2, dtype=torch.int64), backend=backend)
-        for name in ("heads", "mode", "mbr", "samples"):
+        for name in ("heads", "mbr", "samples"):
             assert (results.pop(name) == -1).all(), name
         for name, value in results.items():
             assert (value == 0).all(), name
@@ -59,13 +62,14 @@ def test_one_word(backend):
         results = everything(scores, None, single_root, backend)
         assert results["log_partition"].item() == results["best"].item() == 2.5
         assert results["heads"].tolist() == results["mbr"].tolist() == [-1, 0]
-        assert results["samples"].tolist() == [[-1, 0]] * 4
+        assert results["samples"].tolist() == [[-1, 0]] * 2
         assert results["marginals"].tolist() == results["gradient of log_partition"].tolist() == [[0, 1], [0, 0]]
         assert results["entropy"].item() == results["log_prob"].item() == 0
 
 
-@pytest.mark.parametrize("single_root", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("dtype", "single_root"), [(torch.float16, False), (torch.float32, True), (torch.float64, False)]
+)
 def test_no_tree_possible(backend, dtype, single_root):
     """Word 2 has no possible head in the first sentence; the second is not disturbed by it."""
     scores = torch.randn(2, 4, 4).to(dtype)
@@ -73,7 +77,7 @@ def test_no_tree_possible(backend, dtype, single_root):
     results = everything(scores, None, single_root, backend)
     for name in ("log_partition", "best", "log_prob"):
         assert results[name][0] == -INF and results[name][1].isfinite(), name
-    for name in ("heads", "mode", "mbr"):
+    for name in ("heads", "mbr"):
         assert (results[name][0] == -1).all(), name
     assert (results["samples"][:, 0] == -1).all()
     for name in ("marginals", "entropy", *(n for n in results if n.startswith("gradient"))):
@@ -100,8 +104,8 @@ def test_no_tree_possible_because_of_single_root(backend):
 
 
 def test_forbidden_arcs_have_exact_zeros(backend):
-    scores = torch.randn(3, 5, 5, dtype=torch.float64)
-    forbidden = torch.rand(3, 5, 5) < 0.3
+    scores = torch.randn(2, 4, 4, dtype=torch.float64)
+    forbidden = torch.rand(2, 4, 4) < 0.3
     forbidden[:, 0] = False
     results = everything(scores.masked_fill(forbidden, -INF), backend=backend)
     for name in ("marginals", *(n for n in results if n.startswith("gradient"))):
@@ -109,36 +113,35 @@ def test_forbidden_arcs_have_exact_zeros(backend):
         assert results[name].isfinite().all(), name
 
 
-@pytest.mark.parametrize("junk", [torch.nan, INF, -INF, 1e38])
-def test_dead_cells_are_ignored(backend, junk):
-    lengths = torch.tensor([4, 2, 0])
-    scores = torch.randn(3, 5, 5)
-    live = tritree.chart.live_arcs(lengths, 5)
-    clean = everything(scores.masked_fill(~live, 0), lengths, backend=backend)
-    dirty = everything(scores.masked_fill(~live, junk), lengths, backend=backend)
+def test_dead_cells_are_ignored(backend):
+    lengths = torch.tensor([3, 2, 0, 1])
+    scores = torch.randn(4, 4, 4)
+    junk = torch.tensor([torch.nan, INF, -INF, 1e38])[:, None, None].expand_as(scores)
+    live = tritree.chart.live_arcs(lengths, 4)
+    clean = everything(torch.where(live, scores, 0), lengths, backend=backend)
+    dirty = everything(torch.where(live, scores, junk), lengths, backend=backend)
     for name, value in clean.items():
         assert torch.equal(value, dirty[name]), name
 
 
 def test_nan_stays_in_its_sentence(backend):
-    scores = torch.randn(9, 5, 5)
+    scores = torch.randn(5, 4, 4)
     clean = everything(scores, backend=backend)
-    scores[4, 2, 3] = torch.nan
+    scores[2, 2, 3] = torch.nan
     dirty = everything(scores, backend=backend)
-    others = torch.arange(9) != 4
+    others = torch.arange(5) != 2
     for name, value in clean.items():
         dim = 1 if name == "samples" else 0
         assert torch.equal(*(v.movedim(dim, 0)[others] for v in (value, dirty[name]))), name
-    assert dirty["log_partition"][4].isnan()
+    assert dirty["log_partition"][2].isnan()
 
 
-@pytest.mark.parametrize("mask", [-1e4, -1e9, -1e30, torch.finfo(torch.float32).min])
-def test_large_negative_scores_as_a_mask(backend, mask):
+def test_large_negative_scores_as_a_mask(backend):
     """A finite mask is no −inf: the arc stays possible, and nothing becomes NaN."""
-    scores = torch.randn(5, 5)
-    scores[1, 2] = mask
+    scores = torch.randn(4, 4, 4)
+    scores[:, 1, 2] = torch.tensor([-1e4, -1e9, -1e30, torch.finfo(torch.float32).min])
     forbidden = scores.clone()
-    forbidden[1, 2] = -INF
+    forbidden[:, 1, 2] = -INF
     results, expected = everything(scores, backend=backend), everything(forbidden, backend=backend)
     for name in ("log_partition", "marginals", "best", "heads", "mbr", "entropy"):
         torch.testing.assert_close(results[name], expected[name])
@@ -215,23 +218,23 @@ def test_constrain():
 
 def test_empty_batch(backend):
     results = everything(torch.empty(0, 4, 4), backend=backend)
-    assert results["log_partition"].shape == (0,) and results["samples"].shape == (4, 0, 4)
+    assert results["log_partition"].shape == (0,) and results["samples"].shape == (2, 0, 4)
 
 
-@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (2, 1, 2)])
+@pytest.mark.parametrize("batch", [(), (2, 1, 2)])
 def test_batch_shapes(backend, batch):
     scores = torch.randn(*batch, 4, 4)
-    lengths = torch.randint(0, 4, batch)
+    lengths = torch.randint(1, 4, batch)
     flat = everything(scores.reshape(-1, 4, 4), lengths.reshape(-1), backend=backend)
     shaped = everything(scores, lengths, backend=backend)
     for name, value in shaped.items():
-        lead = (4, *batch) if name == "samples" else batch
+        lead = (2, *batch) if name == "samples" else batch
         assert value.shape[: len(lead)] == lead, name
         assert torch.equal(value.reshape(flat[name].shape), flat[name]), name
 
 
 def test_inputs_are_not_modified(backend):
-    scores, lengths = torch.randn(2, 5, 5), torch.tensor([4, 2])
+    scores, lengths = torch.randn(2, 4, 4), torch.tensor([3, 2])
     copies = scores.clone(), lengths.clone()
     everything(scores, lengths, backend=backend)
     assert torch.equal(scores, copies[0]) and torch.equal(lengths, copies[1])

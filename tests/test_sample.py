@@ -7,7 +7,8 @@ import tritree
 from tests.oracle import Oracle
 from tritree import TreeCRF
 
-DRAWS = {"reference": 400, "numba": 20_000, "triton": 1500}
+DRAWS = {"reference": 400, "numba": 20_000, "triton": 25}
+"""For Triton's interpreter few; that its draws are those of Numba's kernels is a test of its own."""
 
 
 def chi_squared_is_plausible(counts, probabilities):
@@ -22,17 +23,18 @@ def chi_squared_is_plausible(counts, probabilities):
     return chi2 <= freedom + 5 * (2 * max(freedom, 1)) ** 0.5
 
 
-@pytest.mark.parametrize("single_root", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("dtype", "single_root"), [(torch.float16, False), (torch.float32, True), (torch.float64, False)]
+)
 def test_frequencies(backend, dtype, single_root):
-    lengths = torch.tensor([4, 3, 0, 2])
-    scores = torch.randn(4, 5, 5).to(dtype)
+    lengths = torch.tensor([4, 3, 0])
+    scores = torch.randn(3, 5, 5).to(dtype)
     scores[0, 0, 2] = scores[0, 3, 4] = -torch.inf
     draws = DRAWS[backend]
     generator = torch.Generator().manual_seed(3)
     options = {"single_root": single_root, "backend": backend}
     samples = tritree.sample(scores, lengths, draws, generator=generator, **options)
-    assert samples.shape == (draws, 4, 5) and samples.dtype == torch.int64
+    assert samples.shape == (draws, 3, 5) and samples.dtype == torch.int64
     for b, n in enumerate(lengths.tolist()):
         assert (samples[:, b, 0] == -1).all() and (samples[:, b, n + 1 :] == -1).all()
         oracle = Oracle(scores[b].double(), n, single_root)
@@ -43,7 +45,7 @@ def test_frequencies(backend, dtype, single_root):
 
 def test_large_scores_and_long_sentences(backend):
     """Scores whose exp overflows, and more words than can be enumerated: arc frequencies are the marginals."""
-    n = 12 if backend == "numba" else 6
+    n = {"numba": 12, "reference": 5, "triton": 3}[backend]
     scores = 2 * torch.randn(2, n + 1, n + 1) + 1e4
     dist = TreeCRF(scores, backend=backend)
     draws = DRAWS[backend]
@@ -56,26 +58,26 @@ def test_large_scores_and_long_sentences(backend):
 
 
 def test_the_generator_decides(backend):
-    scores = torch.randn(3, 6, 6)
+    scores = torch.randn(2, 4, 4)
 
     def draw(seed):
-        return tritree.sample(scores, None, 8, generator=torch.Generator().manual_seed(seed), backend=backend)
+        return tritree.sample(scores, None, 3, generator=torch.Generator().manual_seed(seed), backend=backend)
 
     assert torch.equal(draw(1), draw(1))
     assert not torch.equal(draw(1), draw(2))
     generator = torch.Generator().manual_seed(1)
-    first, second = (tritree.sample(scores, None, 8, generator=generator, backend=backend) for _ in range(2))
+    first, second = (tritree.sample(scores, None, 3, generator=generator, backend=backend) for _ in range(2))
     assert torch.equal(first, draw(1)) and not torch.equal(first, second)
     torch.manual_seed(4)
-    first = tritree.sample(scores, None, 8, backend=backend)
+    first = tritree.sample(scores, None, 3, backend=backend)
     torch.manual_seed(4)
-    assert torch.equal(first, tritree.sample(scores, None, 8, backend=backend))
+    assert torch.equal(first, tritree.sample(scores, None, 3, backend=backend))
 
 
 def test_kernels_draw_alike():
     """The kernels count with the same random numbers; in float64 rounding is too small to matter."""
-    scores = torch.randn(3, 7, 7, dtype=torch.float64)
-    lengths = torch.tensor([6, 4, 5])
+    scores = torch.randn(2, 7, 7, dtype=torch.float64)
+    lengths = torch.tensor([6, 4])
 
     def draw(backend):
         return tritree.sample(scores, lengths, 20, generator=torch.Generator().manual_seed(1), backend=backend)
@@ -83,6 +85,7 @@ def test_kernels_draw_alike():
     assert torch.equal(draw("numba"), draw("triton"))
 
 
+@pytest.mark.parametrize("backend", ["reference", "numba"])
 def test_samples_are_independent_of_each_other(backend):
     """Two words with two equally likely heads each, in two sentences and two samples: no draw repeats another."""
     samples = tritree.sample(
@@ -94,7 +97,7 @@ def test_samples_are_independent_of_each_other(backend):
 
 
 def test_shapes(backend):
-    dist = TreeCRF(torch.zeros(2, 3, 4, 4), backend=backend)
-    assert dist.sample().shape == (2, 3, 4)
-    assert dist.sample((5, 2)).shape == (5, 2, 2, 3, 4)
+    dist = TreeCRF(torch.zeros(2, 1, 3, 3), backend=backend)
+    assert dist.sample().shape == (2, 1, 3)
+    assert dist.sample((3, 2)).shape == (3, 2, 2, 1, 3)
     assert tritree.sample(torch.zeros(3, 3), num_samples=0, backend=backend).shape == (0, 3)

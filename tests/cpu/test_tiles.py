@@ -36,7 +36,7 @@ def run_max(work, nodes, single_root, tiled):
 
 
 def workspace(kind, nodes, words, dtype, arcs):
-    """A workspace with arcs in p, dead for each lane where its sentence is over, and NaN in all that is to be filled."""
+    """A workspace with arcs in p, none past the end of a lane's sentence, and NaN in all that is to be filled."""
     cell, N = words.size, padded.py_func(nodes)
     work = np.full(workspace_size(kind, nodes, cell), np.nan, dtype)
     fields = work[N * cell :].reshape(-1, N, N, cell)
