@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import tritree
+from tritree.chart import live_words
 
 Step = Callable[[], object]
 
@@ -59,6 +60,7 @@ class Supar:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from supar.structs.tree import DependencyCRF
+        self.words = live_words(lengths, scores.shape[-1])
         transposed = scores.mT.contiguous()
         leaf = transposed.clone().requires_grad_()
 
@@ -84,8 +86,7 @@ class Supar:
         if operation in ("marginals", "gradient"):
             return result[0], result[1].mT
         if operation == "viterbi":
-            result = result.clone()
-            result[:, 0] = -1
+            return torch.where(self.words, result, -1)
         return result
 
 

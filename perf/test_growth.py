@@ -11,12 +11,13 @@ from perf.report import OUTPUT, write_json
 from perf.timing import take_turns
 
 LENGTHS = (20, 40, 80, 160, 320)
-BATCHES = (4, 16, 64, 256)
+BATCHES = (32, 128, 512)
 
 
 def step(size):
+    """Training's use. The scores are mild, so that the longest sentences too stay in the linear domain."""
     scores, lengths = size.batch()
-    leaf = scores.requires_grad_()
+    leaf = (scores / 8).requires_grad_()
 
     def run():
         tritree.log_partition(leaf, lengths).sum().backward()
@@ -46,7 +47,7 @@ def test_growth(benchmark, report):
         "time over l (longest three)": (exponent(LENGTHS[2:], length_seconds[2:]), 2.3, 3.3),
         "memory over l": (exponent(LENGTHS, length_bytes), 1.7, 2.2),
         "time over B": (exponent(BATCHES, batch_seconds), 0.7, 1.1),
-        "memory over B": (exponent(BATCHES, batch_bytes), 0.5, 1.1),
+        "memory over B": (exponent(BATCHES, batch_bytes), 0.7, 1.1),
     }
     for name, (slope, low, high) in found.items():
         report.notes.append(f"growth: {name}: exponent {slope:.2f}, expected within {low} to {high}")
