@@ -48,6 +48,8 @@ WEIGHTS, BACKPOINTERS, STATES, DERIVATIVES = 4, 7, 10, 17
 def new_chart(scores: Tensor, planes: int) -> Tensor:
     B, N, _ = scores.shape
     pitch = max(32, triton.next_power_of_2(N))
+    if N * planes * pitch >= 2**31:
+        raise ValueError(f"N = {N} is too large: in the kernels, offsets within a sentence have 32 bits")
     return scores.new_empty((B, N, planes, pitch), dtype=result_dtype(scores.dtype))
 
 

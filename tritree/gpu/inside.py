@@ -63,12 +63,12 @@ def word_tile(scores, direction, chart, n, i0, PITCH: tl.constexpr, BLOCK: tl.co
     if SEMIRING != MAX:
         top, d_top = tl.full([BLOCK], -INF, dtype), zeros
         for h in range(0, n + 1):
-            arc = live & (h != m) & (m > 0)
-            s = tl.load(entry(scores, h, m), mask=arc, other=-INF).to(dtype)
+            valid = live & (h != m) & (m > 0)
+            s = tl.load(entry(scores, h, m), mask=valid, other=-INF).to(dtype)
             larger = (s > top) & (s < INF)
             top = tl.where(larger, s, top)
             if SEMIRING == DUAL:
-                d_top = tl.where(larger, tl.load(entry(direction, h, m), mask=arc, other=0.0), d_top)
+                d_top = tl.where(larger, tl.load(entry(direction, h, m), mask=valid, other=0.0), d_top)
         store(chart + m, TOP, (tl.where(top == -INF, 0.0, top), d_top), live, PITCH, SEMIRING)
 
 

@@ -44,6 +44,7 @@ def term(
 @triton.jit
 def add(g, other_g, t, right, SEMIRING: tl.constexpr):
     """t is added to g or, in lanes not right, to the other g."""
+    # As factors 0 and 1, because a multiplication comes free with an addition, and a selection does not.
     one = tl.where(right, 1.0, tl.zeros_like(g[0]))
     if SEMIRING == DUAL:
         other_g = other_g[0] + (1.0 - one) * t[0], other_g[1] + (1.0 - one) * t[1]

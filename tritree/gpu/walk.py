@@ -117,7 +117,8 @@ def walk_kernel(
         tl.store(right + k_, q_, mask=drawn_)
         tl.store(left + k_, m_, mask=drawn_)
         tl.store(heads + k_, h, mask=drawn_)
-        todo = tl.max((drawn | drawn_).to(tl.int32), 0)
+        # An item over one word leaves nothing.
+        todo = tl.max(((drawn & (m > h + 1)) | (drawn_ & (m_ < h - 1))).to(tl.int32), 0)
         rounds += 1
 
 
