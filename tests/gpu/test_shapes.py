@@ -41,6 +41,19 @@ def test_the_pitch_does_not_matter_bitwise(name):
         assert torch.equal(a, b[(slice(None), *(slice(size) for size in a.shape[1:]))])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_in_new_memory_does_not_matter(name):
+    scores, lengths = batch(torch.float32)
+    torch.use_deterministic_algorithms(True)  # which also fills new memory with NaN, or the largest integer
+    try:
+        assert scores.new_empty(1).isnan()
+        filled = run(name, scores, lengths)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for a, b in zip(filled, run(name, scores, lengths), strict=True):
+        assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("single_root", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_against_the_rules(shape, single_root):

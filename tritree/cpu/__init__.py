@@ -1,8 +1,9 @@
 """The CPU backend: Numba kernels with sentences in SIMD lanes.
 
-Read it in this order: vec.py (the vector type), kinds.py (numbers), charts.py (layout), inside.py and outside.py (the
-recurrences), bound.py (why the fast numbers are accurate), pack.py (scores in, marginals out), walk.py (from a chart to
-a tree). posterior.py, tangent.py, viterbi.py and sample.py put these together; this file hands out the work.
+Read it in this order: vec.py and powers.py (the vector type), kinds.py and gradients.py (numbers), charts.py (layout),
+inside.py and outside.py (the recurrences), tiles.py and blocks.py (the same, fast; passes.py chooses), bound.py (why
+the fast numbers are accurate), pack.py (scores in, marginals out), walk.py (from a chart to a tree). posterior.py,
+tangent.py, viterbi.py and sample.py put these together; this file hands out the work.
 """
 
 import numpy as np

@@ -16,8 +16,9 @@ nothing is added to a cell twice and no order depends on the group; those that r
 outwards, so that zeros come last.
 """
 
+from tritree.cpu.gradients import gather, no_gradient, seed, through
 from tritree.cpu.jit import inline
-from tritree.cpu.kinds import add, gather, load, no_gradient, seed, store, through
+from tritree.cpu.kinds import add, load, store
 from tritree.cpu.vec import full, lanes
 
 

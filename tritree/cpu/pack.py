@@ -18,18 +18,8 @@ import numpy as np
 from tritree.cpu import vec
 from tritree.cpu.jit import inline
 from tritree.cpu.kinds import MINUS_INF, Dual, Linear, Scaled, ScaledDual, for_kind, generic
-from tritree.cpu.vec import (
-    absolute,
-    address,
-    exp,
-    full,
-    lanes,
-    load_block,
-    maximum,
-    select,
-    split_exp,
-    store_block,
-)
+from tritree.cpu.powers import exp, split_exp
+from tritree.cpu.vec import absolute, address, full, lanes, load_block, maximum, select, store_block
 
 INF = float("inf")
 

@@ -24,9 +24,10 @@ cache for the other one. That changes the order of the blocks, not that of any s
 """
 
 from tritree.cpu.blocks import block
+from tritree.cpu.gradients import seed
 from tritree.cpu.inside import inside_span
 from tritree.cpu.jit import inline
-from tritree.cpu.kinds import Linear, add, empty, load, mul, muladd, one, seed, store
+from tritree.cpu.kinds import Linear, add, empty, load, mul, muladd, one, store
 from tritree.cpu.outside import outside_span
 from tritree.cpu.vec import full, lanes
 

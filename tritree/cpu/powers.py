@@ -1,0 +1,130 @@
+"""exp and powers of two, on all lanes at once: what the C library does, as LLVM instructions.
+
+For vectors of float64. A double is sign, 11 bits of exponent (biased by 1023) and 52 bits of fraction.
+"""
+
+import math
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from tritree.cpu.vec import Vector, all_lanes, call_llvm
+
+# Adding 1.5 · 2^52 to a double of moderate size rounds it to an integer, which then stands in the low bits of the sum.
+_ROUND = 1.5 * 2.0**52
+_BIAS = 1023
+_FRACTION_BITS = 52
+_LN2_HIGH, _LN2_LOW = 0.6931471805599453, 2.3190468138462996e-17
+
+
+def _is_float64(vector):
+    return isinstance(vector, Vector) and vector.dtype == types.float64
+
+
+def _bits(builder, lanes_value):
+    return builder.bitcast(lanes_value, ir.VectorType(ir.IntType(64), lanes_value.type.count))
+
+
+def _emit_pow2(builder, k):
+    """2^k. Clamped to −1023, whose biased exponent is 0: without fraction bits that is the number 0. NaN likewise."""
+    kind = k.type
+    k = builder.select(builder.fcmp_ordered(">", k, all_lanes(kind, -_BIAS)), k, all_lanes(kind, -_BIAS))
+    k = builder.select(builder.fcmp_ordered("<", k, all_lanes(kind, _BIAS)), k, all_lanes(kind, _BIAS))
+    biased = _bits(builder, builder.fadd(k, all_lanes(kind, _ROUND + _BIAS)))
+    return builder.bitcast(builder.shl(biased, all_lanes(biased.type, _FRACTION_BITS)), kind)
+
+
+def _emit_split(builder, x):
+    """k and r with exp(x) = 2^k · exp(r), k an integer and |r| ≤ ln 2 / 2."""
+    kind = x.type
+    scaled = builder.fmul(x, all_lanes(kind, 1 / math.log(2)))
+    k = call_llvm(builder, "rint", scaled)
+    minus_k = builder.fneg(k)
+    r = call_llvm(builder, "fma", minus_k, all_lanes(kind, _LN2_HIGH), x)
+    return k, call_llvm(builder, "fma", minus_k, all_lanes(kind, _LN2_LOW), r)
+
+
+def _emit_exp_near_0(builder, r):
+    """exp(r) for |r| ≤ ln 2 / 2 from the series: the first term left out is r^14 / 14! < 5e-18. exp(0) is 1 exactly."""
+    total = all_lanes(r.type, 1 / math.factorial(13))
+    for power in range(12, -1, -1):
+        total = call_llvm(builder, "fma", total, r, all_lanes(r.type, 1 / math.factorial(power)))
+    return total
+
+
+@intrinsic
+def pow2(typingctx, k):
+    """2^k for integer-valued k. Exactly 0 below the normal range and for NaN; no more than 2^1023."""
+    if not _is_float64(k):
+        return None
+
+    def emit(context, builder, signature, args):
+        return _emit_pow2(builder, args[0])
+
+    return k(k), emit
+
+
+@intrinsic
+def exponent(typingctx, x):
+    """The k of x = m · 2^k with 1 ≤ m < 2, for positive normal x; −1023 for 0 and subnormals; 1024 for inf, NaN."""
+    if not _is_float64(x):
+        return None
+
+    def emit(context, builder, signature, args):
+        bits = _bits(builder, args[0])
+        biased = builder.lshr(bits, all_lanes(bits.type, _FRACTION_BITS))
+        # A small integer becomes a double when it is put in the fraction bits of 2^52, and 2^52 subtracted.
+        with_offset = builder.or_(biased, all_lanes(bits.type, (_BIAS + _FRACTION_BITS) << _FRACTION_BITS))
+        with_offset = builder.bitcast(with_offset, args[0].type)
+        return builder.fsub(with_offset, all_lanes(args[0].type, 2.0**_FRACTION_BITS + _BIAS))
+
+    return x(x), emit
+
+
+EXP_UNDERFLOW = -708.0  # a little above ln 2^-1022: no result is subnormal
+
+
+@intrinsic
+def exp(typingctx, x):
+    """exp(x) to one unit in the last place, for x up to 709. Exactly 0 below EXP_UNDERFLOW; NaN for NaN and +inf."""
+    if not _is_float64(x):
+        return None
+
+    def emit(context, builder, signature, args):
+        kind = args[0].type
+        too_low = builder.fcmp_ordered("<", args[0], all_lanes(kind, EXP_UNDERFLOW))
+        k, r = _emit_split(builder, builder.select(too_low, all_lanes(kind, EXP_UNDERFLOW), args[0]))
+        value = builder.fmul(_emit_exp_near_0(builder, r), _emit_pow2(builder, k))
+        return builder.select(too_low, all_lanes(kind, 0.0), value)
+
+    return x(x), emit
+
+
+@intrinsic
+def split_exp(typingctx, x):
+    """exp(x) as (m, k), meaning m · 2^k: 1/√2 ≤ m ≤ √2 and k integer-valued, for any finite x.
+
+    Past 2^52 the spacing of doubles is wider than ln 2 and r would be noise, so it is held to its range: an error of
+    x in the last place. −inf gives (0, −inf); NaN and +inf give (NaN, 0).
+    """
+    if not _is_float64(x):
+        return None
+    pair = types.UniTuple(x, 2)
+
+    def emit(context, builder, signature, args):
+        kind = args[0].type
+        infinite = all_lanes(kind, -math.inf)
+        half_ln2 = math.log(2) / 2
+        k, r = _emit_split(builder, args[0])
+        for limit, side in ((half_ln2, ">"), (-half_ln2, "<")):
+            limit = all_lanes(kind, limit)
+            r = builder.select(builder.fcmp_ordered(side, r, limit), limit, r)
+        m = _emit_exp_near_0(builder, r)
+        is_zero = builder.fcmp_ordered("==", args[0], infinite)
+        is_number = builder.fcmp_ordered("<", args[0], all_lanes(kind, math.inf))
+        m = builder.select(is_zero, all_lanes(kind, 0.0), m)
+        k = builder.select(is_number, k, all_lanes(kind, 0.0))
+        return context.make_tuple(builder, signature.return_type, [m, k])
+
+    return pair(x), emit
