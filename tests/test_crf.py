@@ -107,6 +107,12 @@ def test_minimum_bayes_risk_may_differ_from_the_mode():
     assert (dist.log_prob(dist.mode) >= dist.log_prob(dist.mbr) - 1e-5).all()
 
 
+def test_heads_of_any_integer_dtype():
+    dist = TreeCRF(torch.randn(2, 5, 5))
+    for dtype in (torch.int8, torch.int16, torch.int32):
+        assert torch.equal(dist.log_prob(dist.mode.to(dtype)), dist.log_prob(dist.mode))
+
+
 def test_known_heads_through_constrain():
     scores = torch.randn(4, 4)
     known = torch.tensor([-1, 3, -1, -1])

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from tritree import ops
-from tritree.chart import check_scores, result_dtype
+from tritree.chart import check_scores, flatten, result_dtype
 
 _SHARED_ARGS = """
 
@@ -28,8 +28,7 @@ def _shared_args(function):
 def _flatten(scores: Tensor, lengths: Tensor | None, backend: str | None):
     """Checked arguments as a flat batch: scores [B, N, N], lengths [B], and the backend's name."""
     lengths = check_scores(scores, lengths)
-    N = scores.shape[-1]
-    return scores.reshape(-1, N, N), lengths.reshape(-1), ops.resolve_backend(backend, scores)
+    return *flatten(scores, lengths), ops.resolve_backend(backend, scores)
 
 
 @_shared_args

@@ -72,5 +72,13 @@ def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
     return lengths.to(torch.int64)
 
 
+def flatten(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores [B, N, N] and lengths [B], whatever the batch shape was; as they are if they have that shape."""
+    if scores.dim() == 3:
+        return scores, lengths
+    N = scores.shape[-1]
+    return scores.reshape(-1, N, N), lengths.reshape(-1)
+
+
 def is_integer(tensor: Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from tritree import api, ops
-from tritree.chart import check_scores, live_arcs, live_words, result_dtype
+from tritree.chart import check_scores, flatten, live_arcs, live_words, result_dtype
 from tritree.trees import ProjectiveTree, check_heads, constrain
 
 
@@ -98,7 +98,7 @@ class TreeCRF(Distribution):
             value: heads, ``[*sample, *batch, N]``. −1 at a word leaves its head free: the result is then the
                 probability of all trees that agree with the known heads.
         """
-        check_heads(value, self.scores.shape)
+        value = check_heads(value, self.scores.shape)
         if self._validate_args:
             self._validate_sample(value)
         score = self._log_weight(value)
@@ -132,11 +132,11 @@ class TreeCRF(Distribution):
     def _inside_outside(self) -> tuple[Tensor, Tensor]:
         """log Z in float64 and the marginals; computed once, and again if they are now needed with a gradient."""
         if self._both is None or self._is_stale(self._both[0]):
-            N = self.event_shape[0]
-            log_z, mu = ops.inside_outside(
-                self.scores.reshape(-1, N, N), self.lengths.reshape(-1), self.single_root, self.backend
-            )
-            self._both = log_z.reshape(self.batch_shape), mu.reshape(self.scores.shape)
+            flat, lengths = flatten(self.scores, self.lengths)
+            log_z, mu = ops.inside_outside(flat, lengths, self.single_root, self.backend)
+            if flat is not self.scores:
+                log_z, mu = log_z.reshape(self.batch_shape), mu.reshape(self.scores.shape)
+            self._both = log_z, mu
         return self._both
 
     def _is_stale(self, cached: Tensor) -> bool:
@@ -159,9 +159,7 @@ class TreeCRF(Distribution):
             return total
         # Whole trees become sentences of length 0 here, which cost nothing.
         lengths = torch.where(partial, self.lengths, 0)
-        free = ops.inside(
-            constrain(scores, heads).reshape(-1, N, N), lengths.reshape(-1), self.single_root, self.backend
-        )
+        free = ops.inside(*flatten(constrain(scores, heads), lengths), self.single_root, self.backend)
         return torch.where(partial, free.reshape(partial.shape), total)
 
     def _validate_scores(self) -> None:

@@ -18,14 +18,14 @@ def constrain(scores: Tensor, heads: Tensor) -> Tensor:
     Returns:
         A new tensor: −inf where a known head says otherwise, ``scores`` elsewhere. Differentiable.
     """
-    check_heads(heads, scores.shape)
+    heads = check_heads(heads, scores.shape)
     h = torch.arange(scores.shape[-1], device=scores.device).unsqueeze(-1)
     known = heads.unsqueeze(-2)
     return torch.where((known < 0) | (known == h), scores, -torch.inf)
 
 
-def check_heads(heads: Tensor, scores_shape: torch.Size) -> None:
-    """Shape and dtype of heads that belong to scores of this shape."""
+def check_heads(heads: Tensor, scores_shape: torch.Size) -> Tensor:
+    """Shape and dtype of heads that belong to scores of this shape; returns them as int64."""
     if not isinstance(heads, Tensor) or not is_integer(heads):
         kind = heads.dtype if isinstance(heads, Tensor) else type(heads).__name__
         raise ValueError(f"heads must be an integer tensor, got {kind}")
@@ -36,6 +36,7 @@ def check_heads(heads: Tensor, scores_shape: torch.Size) -> None:
         fits = False
     if not fits:
         raise ValueError(f"heads must have shape [*sample, *{list(expected)}], got {list(heads.shape)}")
+    return heads.to(torch.int64)
 
 
 class ProjectiveTree(constraints.Constraint):
