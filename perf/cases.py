@@ -69,10 +69,11 @@ def uniform(B: int, l: int) -> Size:
     return Size((l,) * B, f"B={B} l={l}")
 
 
+MIXED = Size(TREEBANK, "B=32 treebank")
 SIZES = (
     uniform(1, 10),
     uniform(32, 20),
     uniform(32, 40),
     uniform(16, 80),
-    Size(TREEBANK, "B=32 treebank"),
+    MIXED,
 )

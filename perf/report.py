@@ -44,7 +44,7 @@ class Report:
             rows = [{"size": s, "operation": o, "seconds": t} for (s, o), t in self.seconds.items()]
             console.print(f"written to {write_json('operations', rows)}")
         for line in [*sorted(self.missing), *self.notes]:
-            console.print(line, highlight=False)
+            console.print(line, highlight=False, markup=False)
         return console.file.getvalue()
 
     def _table(self) -> Table:

@@ -12,11 +12,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from perf.cases import TREEBANK, Size, uniform
+from perf.cases import MIXED, Size, uniform
 from perf.providers import Supar, TorchStruct, Tritree, check, expected
 from perf.timing import take_turns
 
-MIXED = Size(TREEBANK, "B=32 treebank")
 TARGETS = [
     # size, operation, at least so many times faster than supar 1.1.4, and than torch-struct 0.5
     (uniform(32, 20), "marginals", 120, 220),
