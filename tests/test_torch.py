@@ -3,10 +3,11 @@
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
 
 import tritree
-from tritree import TreeCRF
+from tritree import TreeCRF, ops
 
 KERNELS = ["numba", "triton"]
 
@@ -189,3 +190,31 @@ def test_backward_of_the_mean_of_log_probs_in_half_precision():
         dist = TreeCRF(scores)
         (-dist.log_prob(dist.mode).mean()).backward()
         assert scores.grad.dtype == dtype and scores.grad.isfinite().all()
+
+
+def test_eager_calls_and_operator_calls_agree():
+    """The functions go around torch's dispatcher where nobody watches: same bits, same gradients."""
+    scores, lengths = torch.randn(5, 7, 7).requires_grad_(), torch.tensor([6, 3, 0, 6, 1])
+    arguments = scores, lengths, True, "numba"
+    weights = torch.randn(5, 7, 7)
+    results = []
+    for function in (ops.inside_outside, torch.ops.tritree.inside_outside):
+        log_z, mu = function(*arguments)
+        (grad,) = torch.autograd.grad(log_z.sum() + (weights * mu).sum(), scores)
+        results.append((log_z, mu, grad))
+    for eager, operator in zip(*results, strict=True):
+        assert torch.equal(eager, operator)
+
+
+@pytest.mark.parametrize("function", [tritree.log_partition, tritree.marginals, tritree.viterbi])
+def test_a_tracer_sees_the_operator(function):
+    """Otherwise results of the traced call would be constants in the graph."""
+    traced = make_fx(lambda scores: function(scores))(torch.randn(2, 5, 5))
+    assert any(str(node.target).startswith("tritree.") for node in traced.graph.nodes)
+    scores = torch.randn(2, 5, 5)
+    for actual, expected in zip(flat(traced(scores)), flat(function(scores)), strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def flat(result):
+    return (result,) if isinstance(result, torch.Tensor) else result

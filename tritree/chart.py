@@ -26,6 +26,7 @@ Charts
     (cpu/pack.py); the GPU kernels store them by diagonals, chart[w, i] for the span (i, i + w) (gpu/chart.py).
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -70,6 +71,12 @@ def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
     if lengths.device != scores.device:
         raise ValueError(f"lengths are on {lengths.device}, scores on {scores.device}: move one to the other")
     return lengths.to(torch.int64)
+
+
+def bad_length(lengths: np.ndarray, N: int) -> ValueError:
+    """The error that names the first length that scores of size N do not have."""
+    b = int(((lengths < 0) | (lengths >= N)).argmax())
+    return ValueError(f"lengths[{b}] is {lengths[b]}, but scores with N = {N} hold 0 to {N - 1} words")
 
 
 def flatten(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from tritree import reference
-from tritree.chart import result_dtype
+from tritree.chart import bad_length, result_dtype
 
 _MODULES = {"numba": "tritree.cpu", "triton": "tritree.gpu", "reference": "tritree.reference"}
 
@@ -67,9 +67,8 @@ def reads_are_free(tensor: Tensor) -> bool:
 def _check_lengths(lengths: Tensor, N: int) -> None:
     if lengths.device.type == "cpu" and lengths.numel():
         values = lengths.detach().numpy()
-        if values.view("uint64").max() >= N:  # a negative length is a very large unsigned one
-            b = int(((values < 0) | (values >= N)).argmax())
-            raise ValueError(f"lengths[{b}] is {values[b]}, but scores with N = {N} hold 0 to {N - 1} words")
+        if values.min() < 0 or values.max() >= N:
+            raise bad_length(values, N)
 
 
 _lib = torch.library.Library("tritree", "DEF")
@@ -85,7 +84,8 @@ _lib.define(f"sample({_TREES}, Tensor seed, SymInt num_samples, {_OPTIONS}) -> T
 def _register_kernel(name: str) -> None:
     def kernel(scores, lengths, *args):
         *args, single_root, backend = args
-        _check_lengths(lengths, scores.shape[-1])
+        if backend != "numba":  # which checks them itself, as it goes through them
+            _check_lengths(lengths, scores.shape[-1])
         return getattr(_module(backend), name)(scores.detach(), lengths, *args, single_root)
 
     _lib.impl(name, kernel, "CompositeExplicitAutograd")
@@ -237,12 +237,45 @@ def _(info, in_dims, scores, lengths, seed, num_samples, single_root, backend):
 
 
 # What api.py and crf.py call.
+#
+# The way through torch's dispatcher to a kernel in Python costs 30 µs, and 100 with a gradient: more than the kernels
+# take for a small batch. Where nobody is there to see the operator, it is left out.
+
+
+class _InsideOutside(torch.autograd.Function):
+    """The operator with its derivative, for eager mode."""
+
+    @staticmethod
+    def forward(ctx, scores, lengths, single_root, backend):
+        output = _module(backend).inside_outside(scores.detach(), lengths, single_root)
+        _save_marginals(ctx, (scores, lengths, single_root, backend), output)
+        return output
+
+    backward = staticmethod(_inside_outside_backward)
+
+
+def _is_eager(scores: Tensor, backend: str) -> bool:
+    """Whether calling the operator would run its CPU kernel and nothing else: nobody traces, transforms or observes."""
+    return (
+        backend == "numba"
+        and not torch.compiler.is_compiling()
+        and type(scores) in (Tensor, torch.nn.Parameter)
+        and torch._C._len_torch_dispatch_stack() == 0
+        and not torch._C._are_functorch_transforms_active()
+        and not torch.jit.is_tracing()
+    )
+
+
+def _needs_gradient(scores: Tensor) -> bool:
+    return scores.requires_grad and torch.is_grad_enabled()
 
 
 def inside(scores: Tensor, lengths: Tensor, single_root: bool, backend: str) -> Tensor:
     """log Z [B] as float64. The inside pass alone where no gradient is asked for."""
-    if torch.is_grad_enabled() and scores.requires_grad:
+    if _needs_gradient(scores):
         return inside_outside(scores, lengths, single_root, backend)[0]
+    if _is_eager(scores, backend):
+        return _module(backend).inside(scores.detach(), lengths, single_root)
     return torch.ops.tritree.inside(scores, lengths, single_root, backend)
 
 
@@ -251,11 +284,17 @@ def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool, backend: 
     if backend == "reference":  # differentiates itself
         _check_lengths(lengths, scores.shape[-1])
         return reference.inside_outside(scores, lengths, single_root)
+    if _is_eager(scores, backend):
+        if _needs_gradient(scores):
+            return _InsideOutside.apply(scores, lengths, single_root, backend)
+        return _module(backend).inside_outside(scores.detach(), lengths, single_root)
     return torch.ops.tritree.inside_outside(scores, lengths, single_root, backend)
 
 
 def viterbi(scores: Tensor, lengths: Tensor, single_root: bool, backend: str) -> tuple[Tensor, Tensor]:
     """The best score [B], differentiable, and its heads [B, N]."""
+    if _is_eager(scores, backend) and not _needs_gradient(scores):
+        return _module(backend).viterbi(scores.detach(), lengths, single_root)
     return torch.ops.tritree.viterbi(scores, lengths, single_root, backend)
 
 

@@ -21,8 +21,6 @@ from tritree.cpu.kinds import MINUS_INF, Dual, Linear, Scaled, ScaledDual, for_k
 from tritree.cpu.powers import exp, split_exp
 from tritree.cpu.vec import absolute, address, full, lanes, load_block, maximum, select, store_block
 
-INF = float("inf")
-
 # Per lane: which sentence of the batch it is, how many words that has, and where it starts in a tensor [B, N, N].
 Members = namedtuple("Members", "sentences words starts")
 
@@ -134,28 +132,21 @@ def _(p, at, x):
 def exponentiate(charts):
     """The scores that stand in p.value become arcs, relative to their column's maximum. Returns Σ c_m, in lanes.
 
-    c_m is the maximum of the finite arcs of column m, and 0 where there is none.
+    c_m is 0 where all arcs of column m are forbidden. Two columns at a time, which share cache lines.
     """
-    p, c, nodes, row = charts.p, charts.scratch, charts.nodes, charts.row
-    cell = lanes(c)
-    zero, inf, minus_inf = full(c, 0.0), full(c, INF), full(c, MINUS_INF)
-    for m in range(nodes):
-        vec.store(c, m * cell, minus_inf)
-    for h in range(nodes):
-        for m in range(nodes):
-            s = vec.load(p.value, h * row + m * cell)
-            finite = select(s < inf, s, minus_inf)
-            vec.store(c, m * cell, maximum(finite, vec.load(c, m * cell)))
+    p, nodes, row = charts.p, charts.nodes, charts.row
+    cell = lanes(p.value)
+    zero, minus_inf = full(p.value, 0.0), full(p.value, MINUS_INF)
     total = zero
-    for m in range(nodes):
-        top = vec.load(c, m * cell)
-        top = select(top == minus_inf, zero, top)
-        vec.store(c, m * cell, top)
-        total = total + top
-    for h in range(nodes):
-        for m in range(nodes):
-            at = h * row + m * cell
-            store_exp(p, at, vec.load(p.value, at) - vec.load(c, m * cell))
+    for m in range(0, nodes * cell, 2 * cell):
+        c = d = minus_inf
+        for at in range(m, m + nodes * row, row):
+            c, d = maximum(vec.load(p.value, at), c), maximum(vec.load(p.value, at + cell), d)
+        c, d = select(c == minus_inf, zero, c), select(d == minus_inf, zero, d)
+        for at in range(m, m + nodes * row, row):
+            store_exp(p, at, vec.load(p.value, at) - c)
+            store_exp(p, at + cell, vec.load(p.value, at + cell) - d)
+        total = total + c + d
     return total
 
 

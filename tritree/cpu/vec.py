@@ -48,6 +48,10 @@ class Vector(types.Type):
         self.lanes = VECTOR_BYTES * 8 // dtype.bitwidth
         super().__init__(name=f"Vector({dtype}, {self.lanes})")
 
+    @property
+    def llvm(self):
+        return ir.VectorType(ir.DoubleType() if self.dtype == types.float64 else ir.FloatType(), self.lanes)
+
 
 class Mask(types.Type):
     def __init__(self, lanes):
@@ -55,15 +59,10 @@ class Mask(types.Type):
         super().__init__(name=f"Mask({lanes})")
 
 
-def _llvm(vector):
-    element = ir.DoubleType() if vector.dtype == types.float64 else ir.FloatType()
-    return ir.VectorType(element, vector.lanes)
-
-
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager, vector):
-        super().__init__(manager, vector, _llvm(vector))
+        super().__init__(manager, vector, vector.llvm)
 
 
 @register_model(Mask)
@@ -72,7 +71,7 @@ class _MaskModel(models.PrimitiveModel):
         super().__init__(manager, mask, ir.VectorType(ir.IntType(1), mask.lanes))
 
 
-def _vector_at(pointer):
+def vector_at(pointer):
     """The type of the vectors behind a pointer, or None: then Numba reports that the arguments do not fit."""
     if isinstance(pointer, types.CPointer) and pointer.dtype in (types.float32, types.float64):
         return Vector(pointer.dtype)
@@ -116,30 +115,30 @@ def advance(typingctx, pointer, count):
     return pointer(pointer, types.intp), emit
 
 
-def _lanes_pointer(builder, vector, pointer, index):
-    return builder.bitcast(builder.gep(pointer, [index], inbounds=True), _llvm(vector).as_pointer())
+def lanes_pointer(builder, vector, pointer, index):
+    return builder.bitcast(builder.gep(pointer, [index], inbounds=True), vector.llvm.as_pointer())
 
 
 @intrinsic
 def load(typingctx, pointer, index):
-    vector = _vector_at(pointer)
+    vector = vector_at(pointer)
     if vector is None:
         return None
 
     def emit(context, builder, signature, args):
-        return builder.load(_lanes_pointer(builder, vector, *args), align=vector.dtype.bitwidth // 8)
+        return builder.load(lanes_pointer(builder, vector, *args), align=vector.dtype.bitwidth // 8)
 
     return vector(pointer, types.intp), emit
 
 
 @intrinsic
 def store(typingctx, pointer, index, lanes):
-    vector = _vector_at(pointer)
+    vector = vector_at(pointer)
     if vector is None or lanes != vector:
         return None
 
     def emit(context, builder, signature, args):
-        builder.store(args[2], _lanes_pointer(builder, vector, *args[:2]), align=vector.dtype.bitwidth // 8)
+        builder.store(args[2], lanes_pointer(builder, vector, *args[:2]), align=vector.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, vector), emit
@@ -148,7 +147,7 @@ def store(typingctx, pointer, index, lanes):
 @intrinsic
 def lanes(typingctx, pointer):
     """How many lanes a vector at this pointer has: a constant in compiled code."""
-    vector = _vector_at(pointer)
+    vector = vector_at(pointer)
     if vector is None:
         return None
 
@@ -161,13 +160,13 @@ def lanes(typingctx, pointer):
 @intrinsic
 def full(typingctx, like, number):
     """All lanes the same number. `like`, a vector or a pointer to what vectors are loaded from, gives the type."""
-    vector = like if isinstance(like, Vector) else _vector_at(like)
+    vector = like if isinstance(like, Vector) else vector_at(like)
     if vector is None:
         return None
 
     def emit(context, builder, signature, args):
         zeros = ir.Constant(ir.VectorType(_i32, vector.lanes), None)
-        blank = ir.Constant(_llvm(vector), ir.Undefined)
+        blank = ir.Constant(vector.llvm, ir.Undefined)
         first = builder.insert_element(blank, args[1], ir.Constant(_i32, 0))
         return builder.shuffle_vector(first, blank, zeros)
 
@@ -216,18 +215,18 @@ def _block_rows(builder, pointer, starts, offset, lanes):
 @intrinsic
 def load_block(typingctx, chart, at, tensor, starts, offset):
     """chart[at + k·lanes + lane] = tensor[starts[lane] + offset + k], for all lanes and as many k."""
-    vector = _vector_at(chart)
-    if vector is None or _vector_at(tensor) is None:
+    vector = vector_at(chart)
+    if vector is None or vector_at(tensor) is None:
         return None
 
     def emit(context, builder, signature, args):
         target, at, source, first, offset = args
         size = tensor.dtype.bitwidth // 8
         rows = [builder.load(row, align=size) for row in _block_rows(builder, source, first, offset, vector.lanes)]
-        columns = _transposed(builder, [_converted(builder, row, _llvm(vector).element) for row in rows])
+        columns = _transposed(builder, [_converted(builder, row, vector.llvm.element) for row in rows])
         for k, column in enumerate(columns):
             place = builder.add(at, ir.Constant(_i64, k * vector.lanes))
-            builder.store(column, _lanes_pointer(builder, vector, target, place), align=vector.dtype.bitwidth // 8)
+            builder.store(column, lanes_pointer(builder, vector, target, place), align=vector.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(chart, types.intp, tensor, starts, types.intp), emit
@@ -236,8 +235,8 @@ def load_block(typingctx, chart, at, tensor, starts, offset):
 @intrinsic
 def store_block(typingctx, chart, at, tensor, starts, offset):
     """tensor[starts[lane] + offset + k] = chart[at + k·lanes + lane], for all lanes and as many k."""
-    vector = _vector_at(chart)
-    if vector is None or _vector_at(tensor) is None:
+    vector = vector_at(chart)
+    if vector is None or vector_at(tensor) is None:
         return None
 
     def emit(context, builder, signature, args):
@@ -246,7 +245,7 @@ def store_block(typingctx, chart, at, tensor, starts, offset):
         for k in range(vector.lanes):
             place = builder.add(at, ir.Constant(_i64, k * vector.lanes))
             columns.append(
-                builder.load(_lanes_pointer(builder, vector, source, place), align=vector.dtype.bitwidth // 8)
+                builder.load(lanes_pointer(builder, vector, source, place), align=vector.dtype.bitwidth // 8)
             )
         rows = _block_rows(builder, target, first, offset, vector.lanes)
         for row, pointer in zip(_transposed(builder, columns), rows, strict=True):
