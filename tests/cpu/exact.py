@@ -14,6 +14,7 @@ from tritree.cpu import pool
 from tritree.cpu.charts import workspace_size
 from tritree.cpu.kinds import Dual, Linear, Scaled, ScaledDual
 from tritree.cpu.posterior import posterior
+from tritree.cpu.share import new_progress
 from tritree.cpu.tangent import tangent
 
 LN2 = math.log(2)
@@ -25,7 +26,7 @@ def run_posterior(scores: Tensor, exact: bool, single_root: bool = False) -> tup
     log_z, marginals, refused = np.full(B, np.nan), np.full((B, N, N), np.nan), np.zeros(B, np.bool_)
     work = _workspace(Scaled if exact else Linear, N)
     lengths = np.full(B, N - 1)
-    args = scores.double().numpy(), lengths, single_root, log_z, marginals, 0, -(-B // 4)
+    args = scores.double().numpy(), lengths, single_root, log_z, marginals, new_progress()
     posterior(work, np.arange(B), refused, exact, *args)
     return torch.from_numpy(log_z), torch.from_numpy(marginals), torch.from_numpy(refused)
 
@@ -36,7 +37,7 @@ def run_tangent(scores: Tensor, direction: Tensor, exact: bool, single_root: boo
     result, refused = np.full((B, N, N), np.nan), np.zeros(B, np.bool_)
     work = _workspace(ScaledDual if exact else Dual, N)
     lengths = np.full(B, N - 1)
-    args = scores.double().numpy(), lengths, single_root, direction.double().numpy(), result, 0, -(-B // 4)
+    args = scores.double().numpy(), lengths, single_root, direction.double().numpy(), result, new_progress()
     tangent(work, np.arange(B), refused, exact, *args)
     return torch.from_numpy(result), torch.from_numpy(refused)
 

@@ -12,6 +12,7 @@ import torch
 
 import tritree.cpu as cpu
 from tritree.cpu import pool
+from tritree.cpu.share import finish, take
 
 
 @pytest.fixture(autouse=True)
@@ -23,32 +24,63 @@ def _many_threads(monkeypatch):
     torch.set_num_threads(threads)
 
 
-def test_every_argument_is_taken_once():
+def run(function, parts, threads):
+    """Has the pool call function(part), in Python."""
+
+    def work(progress):
+        while (part := take(progress)) < parts:
+            function(part)
+            finish(progress)
+
+    pool.run(work, parts, threads)
+
+
+def test_every_part_is_taken_once():
     done = []
-    pool.run(lambda i: done.append(i), [(i,) for i in range(100)], threads=4)
+    run(done.append, 100, threads=4)
     assert sorted(done) == list(range(100))
 
 
 def test_the_caller_works_too_and_alone_if_one_thread_is_asked_for():
     workers = set()
-    pool.run(lambda: workers.add(threading.get_ident()), [()] * 50, threads=1)
+    run(lambda _: workers.add(threading.get_ident()), 50, threads=1)
     assert workers == {threading.get_ident()}
 
 
 def test_helpers_help():
     meeting = threading.Barrier(3, timeout=30)
-    pool.run(meeting.wait, [()] * 3, threads=3)  # would time out if fewer than three threads were at work
+    run(lambda _: meeting.wait(), 3, threads=3)  # would time out if fewer than three threads were at work
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_an_error_reaches_the_caller(threads):
-    def fail(i):
-        if i == 5:
-            raise ZeroDivisionError("five")
+def test_the_caller_waits_for_a_slow_helper():
+    here, done = threading.get_ident(), []
+    begun = threading.Event()
 
-    with pytest.raises(ZeroDivisionError, match="five"):
-        pool.run(fail, [(i,) for i in range(10)], threads)
-    test_every_argument_is_taken_once()
+    def work(part):
+        if threading.get_ident() == here:
+            begun.wait(30)
+        else:
+            begun.set()
+            time.sleep(0.2)
+        done.append(part)
+
+    run(work, 2, threads=2)
+    assert sorted(done) == [0, 1]
+
+
+@pytest.mark.parametrize("failing", ["caller", "helper"])
+def test_an_error_reaches_the_caller(failing):
+    here = threading.get_ident()
+    both = threading.Barrier(2, timeout=30)
+
+    def fail(_):
+        both.wait()
+        if (threading.get_ident() == here) == (failing == "caller"):
+            raise ZeroDivisionError(failing)
+
+    with pytest.raises(ZeroDivisionError, match=failing):
+        run(fail, 2, threads=2)
+    test_every_part_is_taken_once()
 
 
 def test_helpers_keep_nothing_alive():
@@ -59,7 +91,7 @@ def test_helpers_keep_nothing_alive():
 
     thing = Thing()
     gone = weakref.ref(thing)
-    pool.run(lambda *_: None, [(thing,)] * 10, threads=3)
+    run(lambda _, thing=thing: None, 10, threads=3)
     del thing
     for _ in range(100):
         if gone() is None:

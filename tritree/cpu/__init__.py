@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tritree.chart import bad_length, result_dtype
 from tritree.cpu import pool
+from tritree.cpu.bound import LONGEST_TRUSTED
 from tritree.cpu.charts import workspace_size
 from tritree.cpu.kinds import Dual, Linear, Max, Scaled, ScaledDual
 from tritree.cpu.plan import plan
@@ -27,7 +28,7 @@ __all__ = ["inside", "inside_outside", "sample", "tangent", "viterbi"]
 INSIDE, INSIDE_OUTSIDE, TANGENT, VITERBI, SAMPLE = 0.06, 0.12, 0.6, 0.04, 2.0
 SCALED = 10  # times that, with exponents
 WORTH_A_THREAD = 100_000  # nanoseconds
-PARTS_PER_THREAD = 4  # so that no thread has much more to do than another
+PARTS_PER_THREAD = 4  # of a few sentences' samples, so that all end at about the same time
 
 
 def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
@@ -91,8 +92,11 @@ class _Batch:
 
     def run_with_fallback(self, kernel, fast, exact, cost, *args, num_samples=None):
         """Runs the kernel in the linear domain, and again with exponents for the sentences that it refuses."""
-        refused = np.zeros(self.order.size, np.bool_)
-        self.run(kernel, fast, self.order, cost, (refused, False), *args, num_samples=num_samples)
+        refused, trusted = np.zeros(self.order.size, np.bool_), self.order
+        if self.nodes > LONGEST_TRUSTED + 1:
+            refused = self.lengths > LONGEST_TRUSTED
+            trusted = self.order[np.count_nonzero(refused) :]
+        self.run(kernel, fast, trusted, cost, (refused, False), *args, num_samples=num_samples)
         if refused.any():
             again = self.order[refused[self.order]]
             self.run(kernel, exact, again, cost * SCALED, (refused, True), *args, num_samples=num_samples)
@@ -106,21 +110,15 @@ class _Batch:
         groups = -(-sentences.size // cell)
         size = workspace_size(kind, self.nodes, cell)
 
-        def on_this_thread(*part):
-            workspace = pool.workspace(size, dtype)
-            kernel(workspace, sentences, *options, self.scores, self.lengths, *args, *part)
-
         threads = min(torch.get_num_threads(), 1 + int(cost * self.work / WORTH_A_THREAD))
-        wanted = 1 if threads == 1 else threads * PARTS_PER_THREAD
-        parts = _ranges(groups, wanted)
+        parts = groups
         if num_samples is not None:
             # Every piece repeats the inside pass, which must not outweigh its samples.
-            pieces = min(-(-wanted // len(parts)), max(1, num_samples // self.nodes))
-            parts = [part + piece for part in parts for piece in _ranges(num_samples, pieces)]
+            pieces = max(1, min(threads * PARTS_PER_THREAD // groups, num_samples // self.nodes))
+            args, parts = (*args, pieces), groups * pieces
+
+        def on_this_thread(progress):
+            workspace = pool.workspace(size, dtype)
+            kernel(workspace, sentences, *options, self.scores, self.lengths, *args, progress)
+
         pool.run(on_this_thread, parts, threads)
-
-
-def _ranges(count, parts):
-    """0 … count, cut into at most `parts` ranges of about equal size."""
-    parts = min(count, parts)
-    return [(count * i // parts, count * (i + 1) // parts) for i in range(parts)]

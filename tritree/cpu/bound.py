@@ -42,6 +42,11 @@ def smallest_trusted(n):
     return n * LOG_TREES_PER_WORD + 5 * math.log(n + 1) + MARGIN + LOG_UNDERFLOW
 
 
+LONGEST_TRUSTED = 0
+while smallest_trusted.py_func(LONGEST_TRUSTED + 1) <= 0:
+    LONGEST_TRUSTED += 1
+
+
 @generic
 def trusted(C, at, n):
     """Whether what follows from the goal at position `at` is accurate. NaN is: no other method makes more of it."""

@@ -1,13 +1,15 @@
 """The inside pass: the rules of tritree/rules.py, bottom-up, over any kind of number.
 
-Cells are filled with i falling and j rising, so that all narrower spans within (i, j) are there. Every cell has one
-order of operations, which does not depend on how far the chart goes on: a sentence gets the same bits whatever it
-shares a group with.
+Spans are filled with i falling and j rising, so that all narrower ones within (i, j) are there; several rows at a time,
+for which the items of column j then lie in the cache. Every span has one order of operations, which does not depend on
+how far the chart goes on: a sentence gets the same bits whatever it shares a group with.
 """
 
 from tritree.cpu.jit import inline
 from tritree.cpu.kinds import dot, load, mul, one, store
 from tritree.cpu.vec import lanes
+
+BAND = 16  # rows
 
 
 @inline
@@ -15,9 +17,10 @@ def inside(charts, single_root):
     C, nodes, row, cell = charts.C, charts.nodes, charts.row, lanes(charts.C.value)
     for h in range(nodes):
         store(C, h * (row + cell), one(C))
-    for i in range(nodes - 1, -1, -1):
-        for j in range(i + 1, nodes):
-            inside_span(charts, i, j, single_root)
+    for top in range((nodes - 1) // BAND * BAND, -1, -BAND):
+        for j in range(top + 1, nodes):
+            for i in range(min(top + BAND, j) - 1, top - 1, -1):
+                inside_span(charts, i, j, single_root)
 
 
 @inline

@@ -11,12 +11,13 @@ gradient of a grows by g · b. For an item, that makes one sum for each rule tha
 
 Six sums of the size of the inside pass's three. The marginal of an arc is that of its item: μ[h,m] = gI[h,m] I[h,m].
 
-Cells are filled with i rising and j falling: all wider spans around (i, j) are there. The sums gather from them, so
+Spans are filled with i rising and j falling: all wider ones around (i, j) are there. The sums gather from them, so
 nothing is added to a cell twice and no order depends on the group; those that run to the end of the chart run
 outwards, so that zeros come last.
 """
 
 from tritree.cpu.gradients import gather, no_gradient, seed, through
+from tritree.cpu.inside import BAND
 from tritree.cpu.jit import inline
 from tritree.cpu.kinds import add, load, store
 from tritree.cpu.vec import full, lanes
@@ -26,11 +27,12 @@ from tritree.cpu.vec import full, lanes
 def outside(charts, n, single_root):
     """`n`, the number of words, is a vector: each lane has its own goal."""
     C, nodes, cell = charts.C, charts.nodes, lanes(charts.C.value)
-    for i in range(nodes):
-        for j in range(nodes - 1, i, -1):
-            x = load(C, i * charts.row + j * cell)
-            g = seed(x, n == full(n, j)) if i == 0 else no_gradient(x)
-            outside_span(charts, i, j, single_root, g)
+    for top in range(0, nodes, BAND):
+        for j in range(nodes - 1, top, -1):
+            for i in range(top, min(top + BAND, j)):
+                x = load(C, i * charts.row + j * cell)
+                g = seed(x, n == full(n, j)) if i == 0 else no_gradient(x)
+                outside_span(charts, i, j, single_root, g)
 
 
 @inline

@@ -32,6 +32,13 @@ def new_members(work):
 
 
 @inline
+def groups_in(order, members):
+    """How many groups the sentences of `order` make."""
+    cell = members.sentences.size
+    return (order.size + cell - 1) // cell
+
+
+@inline
 def enter(members, order, group, lengths):
     """Takes the sentences of a group, which follow each other in `order`. Returns the most nodes, made even."""
     cell = members.sentences.size

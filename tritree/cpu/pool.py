@@ -1,8 +1,7 @@
 """Threads for kernels that release the GIL, and a workspace for each.
 
-`run` cuts nothing and decides nothing about the work: it calls a function on a list of arguments, and the calling
-thread works along. As many threads as torch.get_num_threads() says share the list; each takes the next
-entry when it is done with its last.
+`run` cuts nothing and decides nothing about the work: it calls a function on several threads, the caller's among them,
+which share a number of parts (share.py) until all are taken.
 
 Why not Numba's own threads: one of its layers kills the children of a fork, another aborts when two Python threads
 call at once. Here, threads that a fork has lost are simply started again, and a caller never waits for a thread that
@@ -17,6 +16,8 @@ import threading
 import numpy as np
 import torch
 
+from tritree.cpu.share import all_finished, new_progress
+
 _KEEP_BYTES = 64 << 20  # a larger workspace is given back after use
 _ALIGN = 64
 
@@ -24,33 +25,29 @@ _thread = threading.local()
 
 
 class _Job:
-    def __init__(self, function, arguments):
+    def __init__(self, function, parts):
         self.function = function
-        self.arguments = arguments
-        self.lock = threading.Lock()
-        self.begun = 0
-        self.ended = 0
+        self.parts = parts
+        self.progress = new_progress()
         self.error = None
         self.done = threading.Event()
         # torch.set_flush_denormal holds for one thread only; helpers follow the caller, so that all compute alike.
         self.flush = _flushes_denormals()
 
     def work(self):
-        while True:
-            with self.lock:
-                if self.begun == len(self.arguments):
-                    return
-                argument = self.arguments[self.begun]
-                self.begun += 1
-            try:
-                if self.error is None:
-                    self.function(*argument)
-            except BaseException as error:
-                self.error = error
-            with self.lock:
-                self.ended += 1
-                if self.ended == len(self.arguments):
-                    self.done.set()
+        self.function(self.progress)
+
+    def is_done(self, patiently=False):
+        return all_finished(self.progress, self.parts, patiently)
+
+    def help(self):
+        try:
+            torch.set_flush_denormal(self.flush)
+            self.work()
+        except BaseException as error:
+            self.error = error
+        if self.error is not None or self.is_done():
+            self.done.set()
 
 
 def _flushes_denormals(tiny=sys.float_info.min):
@@ -60,8 +57,7 @@ def _flushes_denormals(tiny=sys.float_info.min):
 def _help(jobs):
     while True:
         job = jobs.get()
-        torch.set_flush_denormal(job.flush)
-        job.work()
+        job.help()
         del job  # it holds the caller's tensors
 
 
@@ -92,19 +88,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_helpers)
 
 
-def run(function, arguments, threads):
-    """function(*a) for all a in arguments, on up to `threads` threads. Raises the first exception when all is quiet."""
-    threads = min(threads, len(arguments))
-    if threads <= 1:
-        for argument in arguments:
-            function(*argument)
-        return
-    job = _Job(function, arguments)
-    _helpers.invite(job, threads - 1)
+def run(function, parts, threads):
+    """function(progress) on up to `threads` threads, until so many parts are finished. Raises a helper's exception."""
+    job = _Job(function, parts)
+    threads = min(threads, parts)
+    if threads > 1:
+        _helpers.invite(job, threads - 1)
     job.work()
-    job.done.wait()
-    if job.error is not None:
-        raise job.error
+    if threads > 1 and not job.is_done(patiently=True):
+        job.done.wait()
+        if job.error is not None:
+            raise job.error
 
 
 def workspace(size, dtype):

@@ -5,24 +5,28 @@ from tritree.cpu.bound import log_value, some_trusted
 from tritree.cpu.charts import linear_charts, scaled_charts
 from tritree.cpu.jit import inline, kernel
 from tritree.cpu.kinds import MINUS_INF
-from tritree.cpu.pack import copy_in, copy_out, enter, exponentiate, goal, new_members, words_in_lanes
+from tritree.cpu.pack import copy_in, copy_out, enter, exponentiate, goal, groups_in, new_members, words_in_lanes
 from tritree.cpu.passes import inside_pass, outside_pass
+from tritree.cpu.share import finish, take
 from tritree.cpu.vec import lanes
 
 
 @kernel
-def posterior(work, order, refused, exact, scores, lengths, single_root, log_z, marginals, first, last):
-    """Fills log_z and, if it has elements, marginals, for the groups from `first` up to `last`.
+def posterior(work, order, refused, exact, scores, lengths, single_root, log_z, marginals, progress):
+    """Fills log_z and, if it has elements, marginals, for the groups that it takes.
 
     Sentences for which the linear domain will not do are marked in `refused`; `exact` computes without it.
     """
     members = new_members(work)
-    for group in range(first, last):
+    group = take(progress)
+    while group < groups_in(order, members):
         nodes = enter(members, order, group, lengths)
         if exact:
             posterior_of(scaled_charts(work, nodes), members, refused, scores, single_root, log_z, marginals)
         else:
             posterior_of(linear_charts(work, nodes), members, refused, scores, single_root, log_z, marginals)
+        finish(progress)
+        group = take(progress)
 
 
 @inline

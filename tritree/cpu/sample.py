@@ -6,20 +6,25 @@ from tritree.cpu.bound import some_trusted
 from tritree.cpu.charts import linear_charts, scaled_charts
 from tritree.cpu.jit import inline, kernel
 from tritree.cpu.kinds import MINUS_INF
-from tritree.cpu.pack import copy_in, enter, exponentiate, goal, new_members
+from tritree.cpu.pack import copy_in, enter, exponentiate, goal, groups_in, new_members
 from tritree.cpu.passes import inside_pass
+from tritree.cpu.share import finish, take
 from tritree.cpu.vec import address, advance, lanes
 from tritree.cpu.walk import Stream, walk
 
 
 @kernel
-def sample(work, order, refused, exact, scores, lengths, single_root, seed, heads, first, last, begin, end):
-    """Fills heads[begin:end], for the groups from `first` up to `last`; `refused` and `exact` as in posterior.py."""
+def sample(work, order, refused, exact, scores, lengths, single_root, seed, heads, pieces, progress):
+    """Fills heads. What it takes is one of `pieces` of a group's samples. `refused` and `exact` as in posterior.py."""
     members = new_members(work)
     stack = np.empty((scores.shape[1], 2), np.int64)
     low, high = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
     key = np.uint32(low), np.uint32(high)
-    for group in range(first, last):
+    num_samples = heads.shape[0]
+    part = take(progress)
+    while part < groups_in(order, members) * pieces:
+        group, piece = part // pieces, part % pieces
+        begin, end = num_samples * piece // pieces, num_samples * (piece + 1) // pieces
         nodes = enter(members, order, group, lengths)
         if exact:
             charts = scaled_charts(work, nodes)
@@ -27,6 +32,8 @@ def sample(work, order, refused, exact, scores, lengths, single_root, seed, head
         else:
             charts = linear_charts(work, nodes)
             sample_of(charts, members, refused, scores, single_root, key, begin, end, stack, heads)
+        finish(progress)
+        part = take(progress)
 
 
 @inline

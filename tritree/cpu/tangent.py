@@ -15,24 +15,29 @@ from tritree.cpu.pack import (
     copy_out,
     enter,
     exponentiate,
+    groups_in,
     new_members,
     scale_by,
     scale_direction,
     words_in_lanes,
 )
 from tritree.cpu.passes import inside_pass, outside_pass
+from tritree.cpu.share import finish, take
 
 
 @kernel
-def tangent(work, order, refused, exact, scores, lengths, single_root, direction, result, first, last):
-    """Fills result, for the groups from `first` up to `last`; `refused` and `exact` as in posterior.py."""
+def tangent(work, order, refused, exact, scores, lengths, single_root, direction, result, progress):
+    """Fills result, for the groups that it takes; `refused` and `exact` as in posterior.py."""
     members = new_members(work)
-    for group in range(first, last):
+    group = take(progress)
+    while group < groups_in(order, members):
         nodes = enter(members, order, group, lengths)
         if exact:
             tangent_of(scaled_dual_charts(work, nodes), members, refused, scores, single_root, direction, result)
         else:
             tangent_of(dual_charts(work, nodes), members, refused, scores, single_root, direction, result)
+        finish(progress)
+        group = take(progress)
 
 
 @inline

@@ -10,19 +10,21 @@ from tritree.cpu import vec
 from tritree.cpu.charts import max_charts
 from tritree.cpu.jit import inline, kernel
 from tritree.cpu.kinds import MINUS_INF
-from tritree.cpu.pack import copy_in, enter, goal, new_members
+from tritree.cpu.pack import copy_in, enter, goal, groups_in, new_members
 from tritree.cpu.passes import inside_pass
+from tritree.cpu.share import finish, take
 from tritree.cpu.vec import address, advance, full, lanes, select
 from tritree.cpu.walk import walk
 
 
 @kernel
-def viterbi(work, order, scores, lengths, single_root, best, heads, first, last):
-    """Fills best and heads, for the groups from `first` up to `last`."""
+def viterbi(work, order, scores, lengths, single_root, best, heads, progress):
+    """Fills best and heads, for the groups that it takes."""
     members = new_members(work)
     N = scores.shape[1]
     stack = np.empty((N, 2), np.int64)
-    for group in range(first, last):
+    group = take(progress)
+    while group < groups_in(order, members):
         nodes = enter(members, order, group, lengths)
         charts = max_charts(work, nodes)
         cell = lanes(charts.scratch)
@@ -38,6 +40,8 @@ def viterbi(work, order, scores, lengths, single_root, best, heads, first, last)
             if value > MINUS_INF:
                 walk(charts, lane, n, single_root, None, stack, tree)
             best[b] = value
+        finish(progress)
+        group = take(progress)
 
 
 @inline

@@ -4,14 +4,14 @@ A chart is stored by diagonals: chart[b, w, plane, i] belongs to the span (i, j 
 diagonal are computed side by side, the span from i in lane i, so the loads of every recurrence are contiguous in i.
 A plane is one kind of number. There are up to
 
-    IR, CR      I[i,j] and C[i,j]: the head is the left end
-    CL, IL      C[j,i] and I[j,i]: the head is the right end
+    CR, CL      C[i,j] and C[j,i]: the head is the left or the right end
+    IR, IL      I[i,j] and I[j,i], which are stored with the span without the head: (i+1, j) and (i, j−1)
     GX, GR, GL  for the sums X{i,j}, C[i,j] and C[j,i]: a = Σ 2^(x−m) over their terms x, which the outside pass
                 replaces by G (outside.py); for MAX the split index of the best term
     MX, MR, ML  and m, their largest term
     D + plane   the derivative, for the planes up to GL
 
-On diagonal 0 are the axioms C[m,m] and, in the plane TOP (there is no I[m,m]), the column maximum of word m.
+On diagonal 0 are the axioms C[m,m]; on diagonal n, where there is no I, in the plane TOP the column maximum of word m.
 
 PITCH, the length of a row, is a constant of the kernel, so the step to a neighbouring span costs no arithmetic:
 
@@ -35,7 +35,7 @@ from torch import Tensor
 from tritree.chart import result_dtype
 from tritree.gpu.semiring import DUAL
 
-IR, CR, CL, IL = (tl.constexpr(plane) for plane in range(4))
+IR, CL, CR, IL = (tl.constexpr(plane) for plane in range(4))
 GX, GR, GL = (tl.constexpr(plane) for plane in range(4, 7))
 MX, MR, ML = (tl.constexpr(plane) for plane in range(7, 10))
 D = tl.constexpr(10)

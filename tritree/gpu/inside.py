@@ -38,10 +38,9 @@ from tritree.gpu.chart import (
     store,
     sweep,
 )
-from tritree.gpu.semiring import DUAL, INF, LOG, MAX, kept, lowest, plus, times, value, zero
+from tritree.gpu.semiring import DUAL, INF, LOG, MAX, PROPAGATE, kept, lowest, plus, times, value, zero
 
 LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
-PROPAGATE = tl.constexpr(tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -52,7 +51,10 @@ def entry(matrix, h, m):
 
 
 @triton.jit
-def word_tile(scores, direction, chart, n, i0, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr):
+def word_tile(
+    scores, direction, chart, tops, n, i0,
+    PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
+):  # fmt: skip
     """A tile of diagonal 0: the axioms, and the largest finite score of each column with the direction there."""
     dtype: tl.constexpr = chart.dtype.element_ty
     m = i0 + tl.arange(0, BLOCK)
@@ -69,19 +71,19 @@ def word_tile(scores, direction, chart, n, i0, PITCH: tl.constexpr, BLOCK: tl.co
             top = tl.where(larger, s, top)
             if SEMIRING == DUAL:
                 d_top = tl.where(larger, tl.load(entry(direction, h, m), mask=valid, other=0.0), d_top)
-        store(chart + m, TOP, (tl.where(top == -INF, 0.0, top), d_top), live, PITCH, SEMIRING)
+        store(tops + m, TOP, (tl.where(top == -INF, 0.0, top), d_top), live, PITCH, SEMIRING)
 
 
 @triton.jit
-def arc(scores, direction, chart, h, m, n, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+def arc(scores, direction, tops, h, m, n, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
     """s[h,m] as a weight. There are no arcs into ROOT."""
-    dtype: tl.constexpr = chart.dtype.element_ty
+    dtype: tl.constexpr = tops.dtype.element_ty
     live = live & (m > 0)
     s = tl.load(entry(scores, h, m), mask=live, other=-INF).to(dtype)
     if SEMIRING == MAX:
         return s, 0.0
     else:
-        top, d_top = load(chart + m, TOP, PITCH, SEMIRING)
+        top, d_top = load(tops + m, TOP, PITCH, SEMIRING)
         possible = s != -INF
         # Scores like finfo.min are finite and stay so: the sum of n of them is above half of lowest().
         floor = lowest(dtype) / 4 / n.to(dtype)
@@ -107,7 +109,7 @@ def product(x, X: tl.constexpr, y, Y: tl.constexpr, PITCH: tl.constexpr, SEMIRIN
 
 @triton.jit
 def inside_tile(
-    scores, direction, chart, goal, n, w, i0, single_root,
+    scores, direction, chart, tops, goal, n, w, i0, single_root,
     PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
     """A tile of diagonal w ≥ 1: the spans (i, j = i + w) from i = i0 on."""
@@ -122,27 +124,28 @@ def inside_tile(
 
     X, R, L = zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING)
     ik, kj = chart + ROW + i, ij - ROW + 1
-    for r in range(1, w):
+    # The compiler unrolls the shorter loops by itself.
+    for r in tl.range(1, w, loop_unroll_factor=2 if SEMIRING == DUAL else 1):
         k = i + r
         X = plus(X, product(ik - ROW, CR, kj, CL, PITCH, SEMIRING), k - 1, SEMIRING)  # C[i,k−1] ⊗ C[j,k]
-        R = plus(R, product(ik, IR, kj, CR, PITCH, SEMIRING), k, SEMIRING)  # I[i,k] ⊗ C[k,j]
-        L = plus(L, product(ik, CL, kj, IL, PITCH, SEMIRING), k, SEMIRING)  # I[j,k] ⊗ C[k,i]
+        R = plus(R, product(ik - ROW + 1, IR, kj, CR, PITCH, SEMIRING), k, SEMIRING)  # I[i,k] ⊗ C[k,j]
+        L = plus(L, product(ik, CL, kj - ROW, IL, PITCH, SEMIRING), k, SEMIRING)  # I[j,k] ⊗ C[k,i]
         ik += ROW
         kj -= ROW - 1
     X = plus(X, product(ik - ROW, CR, kj, CL, PITCH, SEMIRING), j - 1, SEMIRING)  # C[i,j−1] ⊗ C[j,j]
     x = value(X, SEMIRING)
-    i_right = times(x, arc(scores, direction, chart, i, j, n, live, PITCH, SEMIRING), SEMIRING)
-    i_left = times(x, arc(scores, direction, chart, j, i, n, live, PITCH, SEMIRING), SEMIRING)
+    i_right = times(x, arc(scores, direction, tops, i, j, n, live, PITCH, SEMIRING), SEMIRING)
+    i_left = times(x, arc(scores, direction, tops, j, i, n, live, PITCH, SEMIRING), SEMIRING)
     R = plus(R, i_right, j, SEMIRING)  # I[i,j] ⊗ C[j,j]
-    L = plus(L, i_left, i, SEMIRING)  # I[j,i] ⊗ C[i,i]
+    L = plus(L, i_left, i, SEMIRING, RISING=False)  # I[j,i] ⊗ C[i,i]
     c_right, c_left = value(R, SEMIRING), value(L, SEMIRING)
     # With a single root X{0,j} may use no C[0,k] but the axiom. They have no other use, except as the goal.
     c_right = tl.where((single_root != 0) & (i == 0) & (w < n), -INF, c_right[0]), c_right[1]
 
-    store(ij, IR, i_right, live, PITCH, SEMIRING)
+    store(ij - ROW + 1, IR, i_right, live, PITCH, SEMIRING)
     store(ij, CR, c_right, live, PITCH, SEMIRING)
     store(ij, CL, c_left, live, PITCH, SEMIRING)
-    store(ij, IL, i_left, live, PITCH, SEMIRING)
+    store(ij - ROW, IL, i_left, live, PITCH, SEMIRING)
     if PLANES > GX:
         store(ij, GX, (kept(X, SEMIRING), x[1]), live, PITCH, SEMIRING)
         tl.store(ij + GR * PITCH, kept(R, SEMIRING), mask=live)
@@ -156,7 +159,7 @@ def inside_tile(
         if SEMIRING != MAX:
             z = z.to(tl.float64) * LN2
             for m in range(1, n + 1):
-                z += tl.load(chart + TOP * PITCH + m)
+                z += tl.load(tops + TOP * PITCH + m)
         tl.store(goal + i, z, mask=live)
 
 
@@ -172,14 +175,17 @@ def inside_kernel(
     b = tl.program_id(0).to(tl.int64)
     n = num_words(lengths, b, N)
     chart += b * N * (PLANES * PITCH)
+    tops = chart + n * (PLANES * PITCH)
     scores = (scores + b * s_b, s_h.to(tl.int64), s_m.to(tl.int64))
     direction = (direction + b * d_b, d_h.to(tl.int64), d_m.to(tl.int64))
     for w in range(first, tl.minimum(last, n + 1)):
         for i0 in range(tl.program_id(1) * BLOCK, n + 1 - w, tl.num_programs(1) * BLOCK):
             if w == 0:
-                word_tile(scores, direction, chart, n, i0, PITCH, BLOCK, SEMIRING)
+                word_tile(scores, direction, chart, tops, n, i0, PITCH, BLOCK, SEMIRING)
             else:
-                inside_tile(scores, direction, chart, goal + b, n, w, i0, single_root, PLANES, PITCH, BLOCK, SEMIRING)
+                inside_tile(
+                    scores, direction, chart, tops, goal + b, n, w, i0, single_root, PLANES, PITCH, BLOCK, SEMIRING
+                )  # fmt: skip
         tl.debug_barrier()
 
 

@@ -14,7 +14,8 @@ The exponents are the very numbers that the inside pass formed: none is positive
 shares of a sum add up to 1 whatever the magnitude of the scores.
 
 With derivatives: a term T has the derivative T · d ln T, and ln T is the sum of the logarithms of its two factors
-and of g / (value of the sum). The derivative of that last one, dg/g − d(value), is stored as that of G.
+and of g / (value of the sum). The derivative of that last one, dg/g − d(value), is stored as that of G. The item that
+gathers is a factor of all its terms, so its part, Σ T · d ln item, is added at the end.
 """
 
 import triton
@@ -28,29 +29,28 @@ from tritree.gpu.semiring import DUAL, LOG
 
 @triton.jit
 def term(
-    parent, G: tl.constexpr, M: tl.constexpr, sibling, S: tl.constexpr, right, item, other_item,
+    parent, G: tl.constexpr, M: tl.constexpr, sibling, S: tl.constexpr, item,
     PITCH: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
-    """What a sum hands down to the term in which the sibling meets the item or, in lanes not right, the other item."""
-    x = tl.load(sibling + S * PITCH) + tl.where(right, item[0], other_item[0])
+    """What a sum hands down to the term in which the sibling meets the item; the derivative without the item's part."""
+    x = tl.load(sibling + S * PITCH) + item
     t = tl.load(parent + G * PITCH) * tl.exp2(x - tl.load(parent + M * PITCH))
     if SEMIRING == DUAL:
-        d = tl.load(parent + (D + G) * PITCH) + tl.load(sibling + (D + S) * PITCH)
-        return t, t * (d + tl.where(right, item[1], other_item[1]))
+        return t, t * (tl.load(parent + (D + G) * PITCH) + tl.load(sibling + (D + S) * PITCH))
     else:
         return t, 0.0
 
 
 @triton.jit
-def add(g, other_g, t, right, SEMIRING: tl.constexpr):
-    """t is added to g or, in lanes not right, to the other g."""
-    # As factors 0 and 1, because a multiplication comes free with an addition, and a selection does not.
-    one = tl.where(right, 1.0, tl.zeros_like(g[0]))
-    if SEMIRING == DUAL:
-        other_g = other_g[0] + (1.0 - one) * t[0], other_g[1] + (1.0 - one) * t[1]
-        return (g[0] + one * t[0], g[1] + one * t[1]), other_g
-    else:
-        return (g[0] + one * t[0], g[1]), (other_g[0] + (1.0 - one) * t[0], other_g[1])
+def add(g, t, mask=True):
+    """g + t in lanes of the mask, g elsewhere."""
+    return tl.where(mask, g[0] + t[0], g[0]), tl.where(mask, g[1] + t[1], g[1])
+
+
+@triton.jit
+def of(item, g):
+    """What an item gathered, with its own part of the derivative."""
+    return g[0], g[1] + g[0] * item[1]
 
 
 @triton.jit
@@ -79,7 +79,7 @@ def outside_tile(
     i = tl.minimum(lane, n - w)
     j = i + w
     ij = chart + w * ROW + i
-    i_right, i_left = load(ij, IR, PITCH, SEMIRING), load(ij, IL, PITCH, SEMIRING)
+    i_right, i_left = load(ij - ROW + 1, IR, PITCH, SEMIRING), load(ij - ROW, IL, PITCH, SEMIRING)
     c_right, c_left = load(ij, CR, PITCH, SEMIRING), load(ij, CL, PITCH, SEMIRING)
     zeros = tl.zeros([BLOCK], dtype)
     g_right, g_left, mu_right, mu_left = (zeros, zeros), (zeros, zeros), (zeros, zeros), (zeros, zeros)
@@ -87,32 +87,32 @@ def outside_tile(
     # The wider spans are (i, j') with j < j' ≤ n and (i', j) with 0 ≤ i' < i: n − j of the one kind and i of the
     # other, n − w in all, the same for every lane. So in each step a lane takes one, first those to the right, and
     # none is ever idle. Those to the left come widest first: then lanes that look left do so on one diagonal.
-    # The planes are in the order IR, CR, CL, IL because a sibling on the right is in the plane after that on the left.
+    # Each of them has a term for g(C[i,j]), a term for g(C[j,i]), and one for μ[i,j] or, on the left, μ[j,i]. The chart
+    # is such that, on the left, all siblings are one plane before those on the right, in the same places; the sums
+    # are one plane after, but for GX in the place of GL, which is two before.
     for t in tl.range(1, n - w + 1, loop_unroll_factor=2):
-        right = j + t <= n
-        step = tl.where(right, t * ROW, (n - w + 1 - t) * (ROW - 1))
+        right = t <= n - j
+        step = tl.where(right, t * ROW, (n - w + 1 - t) * (ROW - 1) + PITCH)
         wider = ij + step  # (i, j') or (i', j)
-        beside = step + tl.where(right, j + PITCH, i)  # (j, j') or (i', i)
-        inner = chart + (beside + right.to(tl.int32)) - ROW  # (j + 1, j') or (i', i − 1)
-        beside = chart + beside
-        # C[i,j] C[j',j+1] in X{i,j'}, or C[i',i−1] C[j,i] in X{i',j}
-        x = term(wider, GX, MX, inner, CR, right, c_right, c_left, PITCH, SEMIRING)
-        g_right, g_left = add(g_right, g_left, x, right, SEMIRING)
-        # I[i,j] C[j,j'] in C[i,j'], or I[i',i] C[i,j] in C[i',j]
-        x = term(wider, GR, MR, beside, IR, right, i_right, c_right, PITCH, SEMIRING)
-        mu_right, g_right = add(mu_right, g_right, x, right, SEMIRING)
-        # I[j',j] C[j,i] in C[j',i], or I[j,i] C[i,i'] in C[j,i']
-        x = term(wider, GL, ML, beside, CL, right, c_left, i_left, PITCH, SEMIRING)
-        g_left, mu_left = add(g_left, mu_left, x, right, SEMIRING)
-    g_right = g_right[0] + tl.where(w == n, 1.0, 0.0), g_right[1]  # the goal
+        wider_ = ij + (step - tl.where(right, 0, 3 * PITCH))
+        beside = chart + (step + tl.where(right, j + PITCH, i - PITCH))  # (j, j') or (i', i)
+        # C[i,j] C[j',j+1] in X{i,j'}, or I[i',i] C[i,j] in C[i',j]
+        g_right = add(g_right, term(wider, GX, MX, beside - ROW + 1, IR, c_right[0], PITCH, SEMIRING))
+        # I[j',j] C[j,i] in C[j',i], or C[i',i−1] C[j,i] in X{i',j}
+        g_left = add(g_left, term(wider_, GL, ML, beside - ROW, CR, c_left[0], PITCH, SEMIRING))
+        # I[i,j] C[j,j'] in C[i,j'], or I[j,i] C[i,i'] in C[j,i']
+        x = term(wider, GR, MR, beside, CL, tl.where(right, i_right[0], i_left[0]), PITCH, SEMIRING)
+        mu_right, mu_left = add(mu_right, x, right), add(mu_left, x, ~right)
+    g_right = add(of(c_right, g_right), (tl.where(w == n, 1.0, 0.0), 0.0))  # the goal
+    g_left = of(c_left, g_left)
 
     # I[i,j] C[j,j] in C[i,j], and I[j,i] C[i,i] in C[j,i]
     G = put_g(ij, GR, g_right, c_right[1], live, PITCH, SEMIRING)
     t = G[0] * tl.exp2(i_right[0] - tl.load(ij + MR * PITCH))
-    mu_right = mu_right[0] + t, mu_right[1] + t * (G[1] + i_right[1])
+    mu_right = of(i_right, add(mu_right, (t, t * G[1])))
     G = put_g(ij, GL, g_left, c_left[1], live, PITCH, SEMIRING)
     t = G[0] * tl.exp2(i_left[0] - tl.load(ij + ML * PITCH))
-    mu_left = mu_left[0] + t, mu_left[1] + t * (G[1] + i_left[1])
+    mu_left = of(i_left, add(mu_left, (t, t * G[1])))
     # attach
     d_x = tl.load(ij + (D + GX) * PITCH, mask=live) if SEMIRING == DUAL else 0.0
     put_g(ij, GX, (mu_right[0] + mu_left[0], mu_right[1] + mu_left[1]), d_x, live, PITCH, SEMIRING)

@@ -20,6 +20,7 @@ import triton.language as tl
 
 LOG, DUAL, MAX = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 INF = tl.constexpr(float("inf"))
+PROPAGATE = tl.constexpr(tl.PropagateNan.ALL)
 
 
 @triton.constexpr_function
@@ -40,14 +41,14 @@ def zero(BLOCK: tl.constexpr, dtype: tl.constexpr, SEMIRING: tl.constexpr):
 
 
 @triton.jit
-def plus(state, term, k, SEMIRING: tl.constexpr):
-    """The state with one term more, the one of split index k."""
+def plus(state, term, k, SEMIRING: tl.constexpr, RISING: tl.constexpr = True):
+    """The state with one term more, the one of split index k: larger than those before it, unless RISING is false."""
     m, x = state[0], term[0]
     larger = x > m
     if SEMIRING == MAX:
-        # NaN gets in, and nothing compares with it afterwards.
-        larger = larger | ((x == m) & (k < state[1])) | (x != x)
-        return tl.where(larger, x, m), tl.where(larger, k, state[1])
+        if not RISING:  # else the first of equal terms has the smallest k
+            larger |= (x == m) & (k < state[1])
+        return tl.maximum(m, x, PROPAGATE), tl.where(larger, k, state[1])
     else:
         scale = tl.exp2(-tl.abs(x - m))
         old = tl.where(larger, scale, 1.0)

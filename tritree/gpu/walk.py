@@ -3,9 +3,10 @@
 To expand C[h,m] is to choose k in its term I[h,k] ⊗ C[k,m]: the arc h → k is drawn, and C[k,m] remains. Then q in
 the term of X{h,k}: for k to the right of h, C[h,q] and C[k,q+1] remain; for k to the left, C[k,q] and C[h,q+1].
 
-A head has at most one item to expand on its right and one on its left. So lane h keeps both, as their far ends
-right[h] and left[h] (h itself means none), and in one round all lanes expand what they have. The items cover disjoint
-parts of the sentence: no two lanes choose the same k, and a k is chosen before it has items of its own.
+A head has at most one item to expand on its right and one on its left. There is a lane for each: lane h has the one on
+the right, lane PITCH + h the one on the left, as its far end m (h itself means none), and in one round all lanes expand
+what they have. The items cover disjoint parts of the sentence: no two lanes choose the same k, and a k is chosen
+before it has items of its own.
 """
 
 import torch
@@ -13,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tritree.gpu.chart import CL, CR, GL, GR, GX, IL, IR, ML, MR, MX, block_size, launching, num_warps, num_words
+from tritree.gpu.chart import CL, CR, GR, GX, IL, IR, MR, MX, launching, num_warps, num_words
 from tritree.gpu.semiring import INF
 
 
@@ -27,54 +28,54 @@ def uniform(high, low, dtype: tl.constexpr):
 
 
 @triton.jit
-def choose(
-    ij, G: tl.constexpr, M: tl.constexpr, x, X: tl.constexpr, y, Y: tl.constexpr, k, count, u,
-    ROW: tl.constexpr, PITCH: tl.constexpr, SAMPLE: tl.constexpr,
-):  # fmt: skip
-    """The split index of a term of the sum at ij, which has count terms: the first one at k, its factors at x and y.
+def choose(total, largest, x, y, k, count, most, u, ROW: tl.constexpr, SAMPLE: tl.constexpr):
+    """The split index of a term of a sum, which has count ≤ most terms: the first at k, its factors at x and y.
 
+    What the chart keeps of the sum, a and m, is at total and largest; for the best tree the split index, at total.
     A draw takes the first term at which the cumulative sum exceeds the share u of the whole; or, if by rounding there
     is none, the last one that is not 0. The result is −1 if there is no term.
     """
     if SAMPLE:
-        m = tl.load(ij + M * PITCH, mask=count > 0, other=0.0)
-        bar = u * tl.load(ij + G * PITCH, mask=count > 0, other=0.0)
+        m = tl.load(largest, mask=count > 0, other=0.0)
+        bar = u * tl.load(total, mask=count > 0, other=0.0)
         choice, cumulative = tl.full(count.shape, -1, tl.int32), tl.zeros_like(bar)
-        for r in range(0, tl.max(count, 0)):
+        for r in range(0, most):
             live = r < count
-            term = tl.load(x + X * PITCH, mask=live, other=-INF) + tl.load(y + Y * PITCH, mask=live, other=-INF)
-            p = tl.exp2(term - m)
+            p = tl.exp2(tl.load(x, mask=live, other=-INF) + tl.load(y, mask=live, other=-INF) - m)
             choice = tl.where((p > 0.0) & (cumulative <= bar), k + r, choice)
             cumulative += p
             x += ROW
             y -= ROW - 1
         return choice
     else:
-        return tl.load(ij + G * PITCH, mask=count > 0, other=-1.0).to(tl.int32)
+        return tl.load(total, mask=count > 0, other=-1.0).to(tl.int32)
 
 
 @triton.jit
 def expand(
-    chart, h, m, RIGHT: tl.constexpr, seed, b, sample,
+    chart, h, m, right, widest, seed, b, sample,
     ROW: tl.constexpr, PITCH: tl.constexpr, SAMPLE: tl.constexpr,
 ):  # fmt: skip
-    """k and q for the items C[h,m]; k is −1 where m = h, or where there is nothing to choose."""
+    """k and q for the items C[h,m], which are at most so wide; k is −1 where m = h, or where nothing can be chosen."""
     dtype: tl.constexpr = chart.dtype.element_ty
-    u_complete, u_join = 0.0, 0.0
+    u_k, u_q = 0.0, 0.0
     if SAMPLE:
         o0, o1, o2, o3 = tl.philox(tl.load(seed), (h << 16) | m, b, sample, 0)
-        u_complete, u_join = uniform(o0, o1, dtype), uniform(o2, o3, dtype)
+        u_k, u_q = uniform(o0, o1, dtype), uniform(o2, o3, dtype)
+    # C[i,j]: k = i + 1 … j, from I[i,i+1] and C[i+1,j] on; C[j,i]: k = i … j − 1, from C[i,i] and I[j,i] on
     i, j = tl.minimum(h, m), tl.maximum(h, m)
     ij = chart + (j - i) * ROW + i
-    if RIGHT:  # k = i + 1 … j, from (i, i+1) and (i+1, j) on
-        k = choose(ij, GR, MR, chart + ROW + i, IR, ij - ROW + 1, CR, i + 1, j - i, u_complete, ROW, PITCH, SAMPLE)
-    else:  # k = i … j − 1, from (i, i) and (i, j) on
-        k = choose(ij, GL, ML, chart + i, CL, ij, IL, i, j - i, u_complete, ROW, PITCH, SAMPLE)
-    # q = i … j − 1, from (i, i) and (i+1, j) on, with i and j now the ends of the arc
+    kept = ij + tl.where(right, 0, PITCH)
+    x = chart + i + tl.where(right, IR * PITCH + 1, CL * PITCH)
+    y = ij - ROW + tl.where(right, CR * PITCH + 1, IL * PITCH)
+    first = tl.where(right, i + 1, i)
+    k = choose(kept + GR * PITCH, kept + MR * PITCH, x, y, first, j - i, widest, u_k, ROW, SAMPLE)
+    # X{i,j}: q = i … j − 1, from C[i,i] and C[j,i+1] on, with i and j now the ends of the arc
     far = tl.where(k < 0, h, k)
     i, j = tl.minimum(h, far), tl.maximum(h, far)
     ij = chart + (j - i) * ROW + i
-    q = choose(ij, GX, MX, chart + i, CR, ij - ROW + 1, CL, i, j - i, u_join, ROW, PITCH, SAMPLE)
+    x, y = chart + i + CR * PITCH, ij - ROW + 1 + CL * PITCH
+    q = choose(ij + GX * PITCH, ij + MX * PITCH, x, y, i, j - i, widest, u_q, ROW, SAMPLE)
     return tl.where(q < 0, -1, k), q
 
 
@@ -90,35 +91,32 @@ def walk_kernel(
     n = num_words(lengths, b, N)
     chart += b.to(tl.int64) * N * ROW
     heads += tree.to(tl.int64) * N
-    right = ends + tree.to(tl.int64) * (2 * PITCH)
-    left = right + PITCH
+    ends += tree.to(tl.int64) * (2 * PITCH)
 
-    h = tl.arange(0, PITCH)
-    todo = (tl.load(chart + n * ROW + CR * PITCH) > -INF).to(tl.int32)
-    tl.store(right + h, tl.where((h == 0) & (todo > 0), n, h))
-    tl.store(left + h, h)
+    lane = tl.arange(0, 2 * PITCH)
+    right = lane < PITCH
+    h = tl.where(right, lane, lane - PITCH)
+    # The lanes of a word k: on the side where an item of this lane is, and on the other one.
+    side, other_side = tl.where(right, 0, PITCH), tl.where(right, PITCH, 0)
+    widest = tl.where(tl.load(chart + n * ROW + CR * PITCH) > -INF, n, 0)
+    tl.store(ends + lane, tl.where(lane == 0, widest, h))
     rounds = 0
     # Each round draws an arc, so it takes at most n of them. The bound is there for charts that NaN got into.
-    while (todo > 0) & (rounds < n):
+    while (widest > 0) & (rounds < n):
         tl.debug_barrier()
-        m, m_ = tl.load(right + h), tl.load(left + h)
-        k, q = expand(chart, h, m, True, seed, b, sample, ROW, PITCH, SAMPLE)
-        k_, q_ = expand(chart, h, m_, False, seed, b, sample, ROW, PITCH, SAMPLE)
+        m = tl.load(ends + lane)
+        k, q = expand(chart, h, m, right, widest, seed, b, sample, ROW, PITCH, SAMPLE)
         tl.debug_barrier()
-        # C[h,m] leaves C[h,q], C[k,q+1] and C[k,m]
+        # C[h,m] leaves C[k,m] and, to the right, C[h,q] and C[k,q+1], to the left C[h,q+1] and C[k,q].
         drawn = k >= 0
-        tl.store(right + h, tl.where(drawn, q, h), mask=m > h)
-        tl.store(left + k, q + 1, mask=drawn)
-        tl.store(right + k, m, mask=drawn)
+        near, beyond = tl.where(right, q, q + 1), tl.where(right, q + 1, q)
+        tl.store(ends + lane, tl.where(drawn, near, h), mask=m != h)
+        tl.store(ends + side + k, m, mask=drawn)
+        tl.store(ends + other_side + k, beyond, mask=drawn)
         tl.store(heads + k, h, mask=drawn)
-        # C[h,m_] leaves C[k_,q_], C[h,q_+1] and C[k_,m_]
-        drawn_ = k_ >= 0
-        tl.store(left + h, tl.where(drawn_, q_ + 1, h), mask=m_ < h)
-        tl.store(right + k_, q_, mask=drawn_)
-        tl.store(left + k_, m_, mask=drawn_)
-        tl.store(heads + k_, h, mask=drawn_)
-        # An item over one word leaves nothing.
-        todo = tl.max(((drawn & (m > h + 1)) | (drawn_ & (m_ < h - 1))).to(tl.int32), 0)
+        # The widest of them bounds the sums of the next round: one reduction across the lanes, and no other.
+        width = tl.maximum(tl.maximum(tl.abs(m - k), tl.abs(near - h)), tl.abs(beyond - k))
+        widest = tl.max(tl.where(drawn, width, 0), 0)
         rounds += 1
 
 
@@ -129,7 +127,9 @@ def walk(chart: Tensor, lengths: Tensor, num_trees: int, seed: Tensor | None) ->
     ends = chart.new_empty((num_trees, B, 2, pitch), dtype=torch.int32)
     arguments = chart, lengths.contiguous(), lengths if seed is None else seed, ends, heads, B, N
     options = {"PLANES": planes, "PITCH": pitch, "SAMPLE": seed is not None}
-    options |= {"num_warps": num_warps(block_size(pitch)), "enable_fp_fusion": True}
+    # A thread for each lane, up to the largest program there is. Where a thread has several lanes, the compiler moves
+    # them between threads, which takes ten times as many barriers.
+    options |= {"num_warps": num_warps(min(2 * pitch, 1024)), "enable_fp_fusion": True}
     with launching(chart):
         walk_kernel[(num_trees * B,)](*arguments, **options)
     return heads
