@@ -8,8 +8,8 @@
 >>> dist = tritree.TreeCRF(scores, lengths)
 >>> loss = -dist.log_prob(heads).mean()
 
-Functions: log_partition, marginals, viterbi, sample, constrain. Distribution: TreeCRF, with log_prob, marginals,
-mode, mbr, entropy, cross_entropy, sample, and torch.distributions.kl_divergence.
+Functions: log_partition, marginals, viterbi, sample, relaxed_tree, constrain. Distribution: TreeCRF, with log_prob,
+marginals, mode, mbr, entropy, cross_entropy, sample, and torch.distributions.kl_divergence.
 
 They take scores of any batch shape on a CPU (Numba kernels) or a CUDA GPU (Triton kernels). The conventions are in
 tritree.chart, the algorithm is in tritree.rules.
@@ -17,6 +17,7 @@ tritree.chart, the algorithm is in tritree.rules.
 
 from tritree.api import log_partition, marginals, sample, viterbi
 from tritree.crf import TreeCRF
+from tritree.relaxed import relaxed_tree
 from tritree.trees import constrain
 
-__all__ = ["TreeCRF", "constrain", "log_partition", "marginals", "sample", "viterbi"]
+__all__ = ["TreeCRF", "constrain", "log_partition", "marginals", "relaxed_tree", "sample", "viterbi"]

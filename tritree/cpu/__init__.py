@@ -3,7 +3,7 @@
 Read it in this order: vec.py and powers.py (the vector type), kinds.py and gradients.py (numbers), charts.py (layout),
 inside.py and outside.py (the recurrences), unroll.py, tile.py and tiles.py (the same, fast; passes.py chooses),
 bound.py (why the fast numbers are accurate), pack.py (scores in, marginals out), walk.py (from a chart to a tree).
-posterior.py, tangent.py, viterbi.py and sample.py put these together; this file hands out the work.
+posterior.py, tangent.py, viterbi.py, sample.py and relaxed.py put these together; this file hands out the work.
 """
 
 import numpy as np
@@ -17,16 +17,20 @@ from tritree.cpu.charts import workspace_size
 from tritree.cpu.kinds import Dual, Linear, Max, Scaled, ScaledDual
 from tritree.cpu.plan import plan
 from tritree.cpu.posterior import posterior
+from tritree.cpu.relaxed import Soft, SoftGradient
+from tritree.cpu.relaxed import relaxed as relaxed_kernel
+from tritree.cpu.relaxed import relaxed_gradient as relaxed_gradient_kernel
 from tritree.cpu.sample import sample as sample_kernel
 from tritree.cpu.tangent import tangent as tangent_kernel
 from tritree.cpu.vec import VECTOR_BYTES
 from tritree.cpu.viterbi import viterbi as viterbi_kernel
 
-__all__ = ["inside", "inside_outside", "sample", "tangent", "viterbi"]
+__all__ = ["inside", "inside_outside", "relaxed", "relaxed_gradient", "sample", "tangent", "viterbi"]
 
 # Nanoseconds for a sentence of N nodes, divided by N³ (by N², for a sample): only to decide how many threads pay.
 INSIDE, INSIDE_OUTSIDE, TANGENT, VITERBI, SAMPLE = 0.06, 0.12, 0.6, 0.04, 2.0
 SCALED = 10  # times that, with exponents
+RELAXED, RELAXED_GRADIENT = 0.8, 2.0
 WORTH_A_THREAD = 100_000  # nanoseconds
 PARTS_PER_THREAD = 4  # of a few sentences' samples, so that all end at about the same time
 
@@ -70,6 +74,21 @@ def sample(scores: Tensor, lengths: Tensor, seed: Tensor, num_samples: int, sing
         args = single_root, seed.item(), heads.numpy()
         batch.run_with_fallback(sample_kernel, Linear, Scaled, cost, *args, num_samples=num_samples)
     return heads
+
+
+def relaxed(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
+    batch = _Batch(scores, lengths)
+    A = batch.new(batch.dtype, batch.N, batch.N)
+    batch.run(relaxed_kernel, Soft, batch.order, RELAXED, (), temperature, A.numpy())
+    return A
+
+
+def relaxed_gradient(scores: Tensor, lengths: Tensor, grad: Tensor, temperature: float) -> Tensor:
+    batch = _Batch(scores, lengths)
+    result = batch.new(batch.dtype, batch.N, batch.N)
+    args = temperature, grad.contiguous().numpy(), result.numpy()
+    batch.run(relaxed_gradient_kernel, SoftGradient, batch.order, RELAXED_GRADIENT, (), *args)
+    return result
 
 
 class _Batch:

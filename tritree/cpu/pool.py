@@ -90,12 +90,14 @@ if hasattr(os, "register_at_fork"):
 
 def run(function, parts, threads):
     """function(progress) on up to `threads` threads, until so many parts are finished. Raises a helper's exception."""
-    job = _Job(function, parts)
     threads = min(threads, parts)
-    if threads > 1:
-        _helpers.invite(job, threads - 1)
+    if threads <= 1:
+        function(new_progress())
+        return
+    job = _Job(function, parts)
+    _helpers.invite(job, threads - 1)
     job.work()
-    if threads > 1 and not job.is_done(patiently=True):
+    if not job.is_done(patiently=True):
         job.done.wait()
         if job.error is not None:
             raise job.error

@@ -61,17 +61,16 @@ _EXP_COEFFICIENTS = (
 def _emit_exp_near_0(builder, r):
     """exp(r) for |r| ≤ ln 2 / 2. exp(0) is 1 exactly.
 
-    Terms are added in pairs, pairs of pairs, and so on (Estrin): a sum from left to right would be one long chain of
-    instructions that wait for each other, and the processor's queues are too short to fill the gaps.
+    Terms are added in pairs, and the pairs from left to right in powers of r². Term by term it would be one chain of
+    instructions, twice as long, that wait for each other.
     """
     terms = [all_lanes(r.type, c) for c in _EXP_COEFFICIENTS]
-    power = r
-    while len(terms) > 1:
-        pairs = zip(terms[::2], terms[1::2], strict=False)
-        paired = [call_llvm(builder, "fma", high, power, low) for low, high in pairs]
-        terms = paired + terms[len(paired) * 2 :]
-        power = builder.fmul(power, power)
-    return terms[0]
+    square = builder.fmul(r, r)
+    pairs = zip(terms[::2], terms[1::2], strict=True)
+    *lower, total = (call_llvm(builder, "fma", odd, r, even) for even, odd in pairs)
+    for pair in reversed(lower):
+        total = call_llvm(builder, "fma", total, square, pair)
+    return total
 
 
 @intrinsic

@@ -21,7 +21,7 @@ from tritree.cpu.tile import (
 )
 from tritree.cpu.vec import full, lanes
 
-BAND = 2 * SIDE
+BAND = 2 * SIDE  # rows of spans
 
 
 @inline

@@ -1,0 +1,185 @@
+"""The relaxed tree of differentiable perturb-and-parse (Corro and Titov, 2019): a soft best tree, with a gradient.
+
+Viterbi gives a whole item to its best split. Here every split k gets a share. The rules are those of rules.py; each of
+their sums over terms a_k, where a_k adds the values V of two items, becomes at temperature τ
+
+    b = softmax(a / τ)         V = Σ b_k a_k
+
+    axiom      V(C[h,h]) = 0
+    join       V(X{i,j}) from  a_k = V(C[i,k]) + V(C[j,k+1])      i ≤ k < j
+    attach     V(I[h,m]) = V(X{h,m}) + s[h,m]
+    complete   V(C[h,m]) from  a_k = V(I[h,k]) + V(C[k,m])        k from h to m, k ≠ h
+
+Then, from the top: the goal C[0,n] contributes 1, and each item hands its contribution on to the two items of each of
+its terms, in shares b_k. A[h,m] is what arrives at I[h,m]. In other words it is the probability of the arc h → m when a
+tree is built from the goal down, split k being chosen with probability b_k. (With logsumexp for V this process draws
+from the tree CRF, and A is its marginals. With the mean, V forgets how many trees there are: the best ones weigh more.)
+
+A depends on s / τ alone, and does not change when a column of s is shifted. As τ → 0 it becomes the best tree.
+"""
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from tritree import ops
+from tritree.chart import check_scores, flatten, live_arcs, result_dtype
+
+
+def relaxed_tree(
+    scores: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    temperature: float = 1.0,
+    backend: str | None = None,
+) -> Tensor:
+    """A soft adjacency matrix: the best tree, relaxed so that it has a gradient.
+
+    With Gumbel noise added to the scores it is a relaxed sample (differentiable perturb-and-parse).
+
+    Args:
+        scores: ``[*batch, N, N]``, ``scores[..., h, m]`` is the score of the arc from head h to modifier m; index 0 is
+            ROOT. float16, bfloat16, float32 or float64. −inf forbids an arc. Column 0, the diagonal and the padding
+            are ignored, whatever they hold. Several words may hang from ROOT.
+        lengths: ``[*batch]``, integers: the number of words, ROOT not counted. Default: N − 1.
+        temperature: positive. The smaller, the closer to the best tree, and the steeper.
+        backend: None is ``"numba"`` on the CPU. There is no Triton kernel: on CUDA, None is ``"reference"``, plain
+            torch, whose memory grows with N³ when a gradient is asked for.
+
+    Returns:
+        ``[*batch, N, N]``, each entry between 0 and 1; the column of each word sums to one. 0 in dead cells and where
+        there is no tree. Differentiable once.
+    """
+    lengths = check_scores(scores, lengths)
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be a positive number, got {temperature!r}")
+    kernels = ops.resolve_backend(backend, scores)
+    if backend == "triton":
+        raise ValueError("relaxed_tree has no Triton kernel: leave backend out, or use backend='reference'")
+    flat, flat_lengths = flatten(scores, lengths)
+    if kernels == "numba":
+        A = torch.ops.tritree.relaxed(flat, flat_lengths, float(temperature))
+    else:
+        A = reference(flat, flat_lengths, float(temperature))
+    return A.reshape(scores.shape)
+
+
+# Plain torch: the rules, for all spans of one width at once. To be read and compared with.
+
+
+class _Items:
+    """Items of one direction. V and D (below) of all spans of a width w stand in one row, [2, B, N − w]."""
+
+    def __init__(self, row: Tensor):
+        self.by_start, self.by_end = [row], [row]
+
+    def append(self, w: int, row: Tensor) -> None:
+        self.by_start.append(pad(row, (0, w)))
+        self.by_end.append(pad(row, (w, 0)))
+
+
+def _sum(x: Tensor) -> Tensor:
+    """Over the first dimension, always in the same order: that of torch.sum depends on the shape."""
+    return x.cumsum(0)[-1]
+
+
+def _copies(x: Tensor, count: int) -> Tensor:
+    """What broadcasting would do along a new first dimension, with a derivative that is a _sum too."""
+    return torch.cat([x.unsqueeze(0), x.new_zeros(count - 1, *x.shape)]).cumsum(0)
+
+
+def _soft_sum(left: list[Tensor], right: list[Tensor], w: int) -> Tensor:
+    """All spans (i, i + w). Term k joins left[k], which starts where the span does, and right[k], which ends there."""
+    terms = torch.stack(left)[..., : left[0].shape[-1] - w] + torch.stack(right)[..., w:]
+    a, d = terms.unbind(1)
+    possible = a != -torch.inf
+    top = a.detach().amax(0)
+    weight = torch.where(possible, a - torch.where(top == -torch.inf, 0, top), -torch.inf).exp()
+    total = _sum(weight)
+    none = total == 0
+    b = weight / _copies(torch.where(none, 1, total), len(left))
+    V = torch.where(none, -torch.inf, _sum(b * torch.where(possible, a, 0)))
+    return torch.stack([V, _sum(b * d)])
+
+
+def reference(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
+    """A [B, N, N], by autograd alone: nothing here knows a way down, so agreement with the kernels checks theirs.
+
+    Let every arc carry a token t[h,m]. D, the tokens that an item is expected to hold, follows from the same rules
+    with the same shares: D(C[h,h]) = 0, D(I[h,m]) = D(X{h,m}) + t[h,m], and D = Σ b_k d_k where V = Σ b_k a_k. What
+    the goal holds is Σ A[h,m] t[h,m], so A is the derivative of D(C[0,n]), at any t; here t = 0.
+    """
+    ops._check_lengths(lengths, scores.shape[-1])
+    B, N, _ = scores.shape
+    differentiable = torch.is_grad_enabled() and scores.requires_grad
+    with torch.inference_mode(False), torch.enable_grad():
+        scores, lengths = scores if differentiable else scores.detach(), lengths.clone()
+        possible = live_arcs(lengths, N) & (scores != -torch.inf)
+        s = torch.where(possible, scores, -torch.inf).double() / temperature
+        t = torch.zeros_like(s).requires_grad_()
+        arcs = torch.stack([s, t])
+        nothing = arcs[..., :0].sum(-1)  # zeros that depend on the scores and the tokens, for N = 1 too
+        C_right, C_left = _Items(nothing), _Items(nothing)
+        I_right, I_left = _Items(nothing), _Items(nothing)  # an arc has no width 0: these are not used
+        for w in range(1, N):
+            # join        C[i,k] ⊗ C[j,k+1]
+            X = _soft_sum(C_right.by_start, C_left.by_end[::-1], w)
+            # attach      X{i,j} ⊗ s[i,j]                    X{i,j} ⊗ s[j,i]
+            I_right.append(w, X + arcs.diagonal(w, -2, -1))
+            I_left.append(w, X + arcs.diagonal(-w, -2, -1))
+            # complete    I[i,k] ⊗ C[k,j]                    C[k,i] ⊗ I[j,k]
+            right = _soft_sum(I_right.by_start[1:], C_right.by_end[::-1], w)
+            left = _soft_sum(C_left.by_start, I_left.by_end[:0:-1], w)
+            C_right.append(w, right)
+            C_left.append(w, left)
+        goals = torch.stack([row[1, :, 0] for row in C_right.by_start])
+        goal = goals[lengths, torch.arange(B, device=lengths.device)]
+        (A,) = torch.autograd.grad(goal.sum(), t, create_graph=differentiable)
+        A = torch.where(possible, A, nothing[0].unsqueeze(-1))
+    return (A if differentiable else A.detach()).to(result_dtype(scores.dtype))
+
+
+# The operators of the CPU kernels (cpu/relaxed.py). Nothing is kept for the way back but the scores.
+
+_TREES = "Tensor scores, Tensor lengths"
+ops._lib.define(f"relaxed({_TREES}, float temperature) -> Tensor")
+ops._lib.define(f"relaxed_gradient({_TREES}, Tensor grad, float temperature) -> Tensor")
+
+
+def _register(name: str, num_tensors: int) -> None:
+    def kernel(scores, lengths, *args):
+        return getattr(ops._module("numba"), name)(scores.detach(), lengths, *args)
+
+    def shape(scores, *_):
+        return scores.new_empty(scores.shape, dtype=result_dtype(scores.dtype))
+
+    ops._lib.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"tritree::{name}", shape, lib=ops._lib)
+    ops._register_vmap(name, num_tensors)
+
+
+_register("relaxed", 2)
+_register("relaxed_gradient", 3)
+
+
+def _save(ctx, inputs, output):
+    scores, lengths, ctx.temperature = inputs
+    ctx.save_for_backward(scores, lengths)
+
+
+def _backward(ctx, grad):
+    scores, lengths = ctx.saved_tensors
+    grad = grad.to(result_dtype(scores.dtype))
+    return torch.ops.tritree.relaxed_gradient(scores, lengths, grad, ctx.temperature).to(scores.dtype), None, None
+
+
+def _no_second_derivative(ctx, grad):
+    raise NotImplementedError("relaxed_tree is differentiable once: the next derivative is not implemented")
+
+
+_autograd = functools.partial(torch.library.register_autograd, lib=ops._lib)
+_autograd("tritree::relaxed", _backward, setup_context=_save)
+_autograd("tritree::relaxed_gradient", _no_second_derivative)
