@@ -1,18 +1,27 @@
 """How many terms the algorithms have, counted by running them.
 
-The unit is one term of a sum over splits, in a sentence of N nodes (ROOT and N − 1 words). One sum over all spans and
-their splits has T(N) = (N³ − N)/6 terms: spans i < j, splits i ≤ k < j. The paper calls such a sum l³ (a loop nest
-bounded by l³), so its "4l³" and "12l³" are 4 and 12 such sums, and only the ratios mean something.
+The unit is one term of a sum over splits, in a sentence of l words, that is N = l + 1 nodes. One sum over all spans and
+their splits has T(N) = (N³ − N)/6 terms: spans i < j, splits i ≤ k < j. The paper writes l³ for it, the bound of its
+three nested loops. So its "4l³" means 4 T(N), about (2/3) l³ terms, and only ratios of its constants mean something.
 
-    the paper's inside     4 sums: left and right, incomplete and complete         4 l³
-    the paper's outside    8: each of these hands a share to both antecedents       8 l³, with inside 12 l³
-    tritree's inside       3: the two arcs between i and j share one sum
-    tritree's outside      6
+A pass up the chart has one term for each split. A pass down hands a share to both items of each: two terms.
 
-Sums that would end in an arc into ROOT are left out (N(N − 1)/2 terms in each sum that has them).
+    the paper, inside        up      4 sums: left and right, incomplete and complete            4 l³
+    the paper, outside       down    8                                                          8 l³, both 12 l³
+    DPPP, forward            up, down    4 + 8: values of all items, then contributions
+    DPPP, backward           up, down    4 + 8: the same passes in reverse, where up is down    24 l³ with the forward
+    tritree, inside          up      3: the two arcs between i and j share one sum
+    tritree, outside         down    6                                                          9 for both
+    tritree, relaxed tree    up, down, and backward up, up, down: the first pass runs again     21
+
+(DPPP's backward pass may as well be charged 8 + 4, each pass in reverse like the pass itself. The paper only says 24,
+not how it counts.)
+
+Sums that would end in an arc into ROOT are left out: R(N) = N(N − 1)/2 terms in each sum that has them, which are
+two of the paper's four and one of tritree's three.
 """
 
-from dataclasses import dataclass, field
+import math
 
 import torch
 
@@ -27,72 +36,99 @@ def into_root(N: int) -> int:
     return N * (N - 1) // 2
 
 
-@dataclass
+def number_of_trees(n: int) -> int:
+    return math.comb(3 * n, n) // (2 * n + 1)
+
+
 class Item:
-    """A chart item with the pairs of items whose products are its terms."""
+    """Its number of derivations (inside), of contexts (outside), and the pairs whose products are its terms."""
 
-    terms: list[tuple["Item", "Item"]] = field(default_factory=list)
+    __slots__ = ("inside", "is_sum", "outside", "terms")
+
+    def __init__(self, inside: float = 1.0, terms: list[tuple["Item", "Item"]] = (), is_sum: bool = False):
+        self.inside, self.outside, self.terms, self.is_sum = inside, 0.0, terms, is_sum
 
 
-class Tape:
-    """A semiring that computes nothing and remembers every product that some sum adds."""
+class Counting:
+    """A semiring that counts trees, and the terms of its sums: `up`, and after `outside` also `down`."""
 
     def __init__(self) -> None:
-        self.items: list[Item] = []
+        self.up = self.down = 0
+        self.sums: list[Item] = []
+        self.arcs: list[Item] = []
 
     def one(self) -> Item:
         return Item()
 
-    def arc(self, score, h: int, m: int) -> Item:
-        return Item()
+    def arc(self, score=None, h: int = 0, m: int = 0) -> Item:
+        self.arcs.append(Item())
+        return self.arcs[-1]
 
     def times(self, a: Item, b: Item) -> Item:
-        return Item([(a, b)])
+        return Item(a.inside * b.inside, [(a, b)])
 
-    def plus(self, terms) -> Item:
-        item = Item([pair for term in terms for pair in term.terms])
-        self.items.append(item)
-        return item
+    def plus(self, terms: list[Item]) -> Item:
+        self.up += len(terms)
+        self.sums.append(Item(sum(t.inside for t in terms), [pair for t in terms for pair in t.terms], is_sum=True))
+        return self.sums[-1]
 
-    @property
-    def inside_terms(self) -> int:
-        return sum(len(item.terms) for item in self.items)
+    def outside(self, goal: Item) -> None:
+        goal.outside = 1.0
+        for item in reversed(self.sums):
+            for a, b in item.terms:
+                self._hand(a, item.outside * b.inside)
+                self._hand(b, item.outside * a.inside)
+                self.down += 2
 
-    @property
-    def outside_terms(self) -> int:
-        """Top-down, each term gives a share to both of its antecedents."""
-        return sum(len(pair) for item in self.items for pair in item.terms)
+    def _hand(self, item: Item, share: float) -> None:
+        """A product outside of any sum, an arc over a span, passes it on at once: that is no term."""
+        item.outside += share
+        if item.terms and not item.is_sum:
+            ((a, b),) = item.terms
+            self._hand(a, share * b.inside)
+            self._hand(b, share * a.inside)
 
 
-def tritree_rules(N: int) -> Tape:
-    tape = Tape()
-    rules.inside(torch.empty(1, N, N), tape)
-    return tape
+def tritree_rules(N: int) -> Counting:
+    counting = Counting()
+    goal = rules.inside(torch.empty(1, N, N), counting)[-1]
+    return _checked(counting, goal, N)
 
 
-def paper_rules(N: int) -> Tape:
+def paper_rules(N: int) -> Counting:
     """The four statements of the paper's inside algorithm, on the charts that it writes α[s, t, L|R, I|C]."""
-    tape = Tape()
-    plus, times = tape.plus, tape.times
-    LC = {(s, s): tape.one() for s in range(1, N)}
-    RC = {(s, s): tape.one() for s in range(N)}
+    counting = Counting()
+    plus, times, arc = counting.plus, counting.times, counting.arc
+    LC = {(s, s): counting.one() for s in range(1, N)}
+    RC = {(s, s): counting.one() for s in range(N)}
     LI, RI = {}, {}
     for w in range(1, N):
         for s in range(N - w):
             t = s + w
             if s > 0:
-                LI[s, t] = plus([times(RC[s, u], LC[u + 1, t]) for u in range(s, t)])
-            RI[s, t] = plus([times(RC[s, u], LC[u + 1, t]) for u in range(s, t)])
+                LI[s, t] = times(plus([times(RC[s, u], LC[u + 1, t]) for u in range(s, t)]), arc())
+            RI[s, t] = times(plus([times(RC[s, u], LC[u + 1, t]) for u in range(s, t)]), arc())
             if s > 0:
                 LC[s, t] = plus([times(LC[s, u], LI[u, t]) for u in range(s, t)])
             RC[s, t] = plus([times(RI[s, u + 1], RC[u + 1, t]) for u in range(s, t)])
-    return tape
+    return _checked(counting, RC[0, N - 1], N)
 
 
-def relaxed_terms(N: int) -> int:
-    """Differentiable perturb-and-parse: a soft inside pass and the top-down contributions, then both in reverse.
+def _checked(counting: Counting, goal: Item, N: int) -> Counting:
+    """What is counted is the algorithm: it finds all trees, and n arcs in each."""
+    counting.outside(goal)
+    trees = number_of_trees(N - 1)
+    assert math.isclose(goal.inside, trees, rel_tol=1e-9)
+    assert math.isclose(sum(arc.outside for arc in counting.arcs), (N - 1) * trees, rel_tol=1e-9)
+    return counting
 
-    Each reverse pass is charged like its forward pass: (4 + 8) + (8 + 4).
-    """
-    tape = paper_rules(N)
-    return 2 * (tape.inside_terms + tape.outside_terms)
+
+def paper_relaxed(N: int) -> int:
+    """DPPP: up and down, forward and backward."""
+    paper = paper_rules(N)
+    return 2 * (paper.up + paper.down)
+
+
+def tritree_relaxed(N: int) -> int:
+    ours = tritree_rules(N)
+    return 3 * ours.up + 2 * ours.down

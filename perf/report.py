@@ -29,6 +29,7 @@ def write_json(name: str, results: object) -> Path:
 class Report:
     def __init__(self) -> None:
         self.seconds: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+        self.tables: list[Table] = []
         self.missing: set[str] = set()
         self.notes: list[str] = []
 
@@ -36,13 +37,15 @@ class Report:
         self.seconds[size, operation][provider] = seconds
 
     def render(self, width: int) -> str:
-        if not (self.seconds or self.notes):
+        if not (self.seconds or self.tables or self.notes):
             return ""
-        console = Console(file=io.StringIO(), width=max(width, 80), color_system=None)
+        console = Console(file=io.StringIO(), width=max(width, 110), color_system=None)
         if self.seconds:
             console.print(self._table())
             rows = [{"size": s, "operation": o, "seconds": t} for (s, o), t in self.seconds.items()]
             console.print(f"written to {write_json('operations', rows)}")
+        for table in self.tables:
+            console.print(table)
         for line in [*sorted(self.missing), *self.notes]:
             console.print(line, highlight=False, markup=False)
         return console.file.getvalue()

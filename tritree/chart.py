@@ -70,7 +70,7 @@ def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
         raise ValueError(f"lengths must have the batch shape of scores, {list(batch)}, got {list(lengths.shape)}")
     if lengths.device != scores.device:
         raise ValueError(f"lengths are on {lengths.device}, scores on {scores.device}: move one to the other")
-    return lengths.to(torch.int64)
+    return lengths if lengths.dtype == torch.int64 else lengths.long()
 
 
 def bad_length(lengths: np.ndarray, N: int) -> ValueError:

@@ -6,7 +6,7 @@ import pytest
 
 from tritree.cpu import jit
 
-KERNELS = ["posterior", "sample", "tangent", "viterbi"]
+KERNELS = ["posterior", "relaxed", "sample", "tangent", "viterbi"]
 
 
 @pytest.mark.parametrize("name", KERNELS)

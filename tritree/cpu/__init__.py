@@ -32,37 +32,37 @@ INSIDE, INSIDE_OUTSIDE, TANGENT, VITERBI, SAMPLE = 0.06, 0.12, 0.6, 0.04, 2.0
 SCALED = 10  # times that, with exponents
 RELAXED, RELAXED_GRADIENT = 0.8, 2.0
 WORTH_A_THREAD = 100_000  # nanoseconds
+_FLOAT64 = np.dtype(np.float64)
 PARTS_PER_THREAD = 4  # of a few sentences' samples, so that all end at about the same time
 
 
 def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     batch = _Batch(scores, lengths)
-    log_z = batch.new(torch.float64)
-    nothing = np.empty((0, 0, 0), batch.scores.dtype)
-    batch.run_with_fallback(posterior, Linear, Scaled, INSIDE, single_root, log_z.numpy(), nothing)
+    array, log_z = batch.new(np.float64)
+    nothing = np.empty((0, 0, 0), batch.dtype)
+    batch.run_with_fallback(posterior, Linear, Scaled, INSIDE, single_root, array, nothing)
     return log_z
 
 
 def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
     batch = _Batch(scores, lengths)
-    N = batch.N
-    log_z, marginals = batch.new(torch.float64), batch.new(batch.dtype, N, N)
-    batch.run_with_fallback(posterior, Linear, Scaled, INSIDE_OUTSIDE, single_root, log_z.numpy(), marginals.numpy())
+    (z, log_z), (mu, marginals) = batch.new(np.float64), batch.new(batch.dtype, batch.N, batch.N)
+    batch.run_with_fallback(posterior, Linear, Scaled, INSIDE_OUTSIDE, single_root, z, mu)
     return log_z, marginals
 
 
 def tangent(scores: Tensor, lengths: Tensor, direction: Tensor, single_root: bool) -> Tensor:
     batch = _Batch(scores, lengths)
-    result = batch.new(batch.dtype, batch.N, batch.N)
+    array, result = batch.new(batch.dtype, batch.N, batch.N)
     d = direction.contiguous().numpy()
-    batch.run_with_fallback(tangent_kernel, Dual, ScaledDual, TANGENT, single_root, d, result.numpy())
+    batch.run_with_fallback(tangent_kernel, Dual, ScaledDual, TANGENT, single_root, d, array)
     return result
 
 
 def viterbi(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
     batch = _Batch(scores, lengths)
-    best, heads = batch.new(batch.dtype), batch.new(torch.int64, batch.N)
-    batch.run(viterbi_kernel, Max, batch.order, VITERBI, (), single_root, best.numpy(), heads.numpy())
+    (value, best), (tree, heads) = batch.new(batch.dtype), batch.new(np.int64, batch.N)
+    batch.run(viterbi_kernel, Max, batch.order, VITERBI, (), single_root, value, tree)
     return best, heads
 
 
@@ -78,16 +78,16 @@ def sample(scores: Tensor, lengths: Tensor, seed: Tensor, num_samples: int, sing
 
 def relaxed(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
     batch = _Batch(scores, lengths)
-    A = batch.new(batch.dtype, batch.N, batch.N)
-    batch.run(relaxed_kernel, Soft, batch.order, RELAXED, (), temperature, A.numpy())
+    array, A = batch.new(batch.dtype, batch.N, batch.N)
+    batch.run(relaxed_kernel, Soft, batch.order, RELAXED, (), temperature, array)
     return A
 
 
 def relaxed_gradient(scores: Tensor, lengths: Tensor, grad: Tensor, temperature: float) -> Tensor:
     batch = _Batch(scores, lengths)
-    result = batch.new(batch.dtype, batch.N, batch.N)
-    args = temperature, grad.contiguous().numpy(), result.numpy()
-    batch.run(relaxed_gradient_kernel, SoftGradient, batch.order, RELAXED_GRADIENT, (), *args)
+    array, result = batch.new(batch.dtype, batch.N, batch.N)
+    g = grad.contiguous().numpy()
+    batch.run(relaxed_gradient_kernel, SoftGradient, batch.order, RELAXED_GRADIENT, (), temperature, g, array)
     return result
 
 
@@ -95,11 +95,11 @@ class _Batch:
     """Scores and lengths as dense arrays, in a dtype that the kernels have. (There is no bfloat16 in numpy.)"""
 
     def __init__(self, scores, lengths):
-        self.dtype = result_dtype(scores.dtype)
-        if scores.dtype != self.dtype:
-            scores = scores.to(self.dtype)
+        dtype = result_dtype(scores.dtype)
+        if scores.dtype != dtype:
+            scores = scores.to(dtype)
         self.scores, self.lengths = scores.contiguous().numpy(), lengths.contiguous().numpy()
-        self.N = self.scores.shape[1]
+        self.N, self.dtype = self.scores.shape[1], self.scores.dtype
         self.order = np.empty(self.lengths.size, np.int64)
         longest, self.work = plan(self.lengths, self.N, self.order)
         if longest < 0:
@@ -107,7 +107,9 @@ class _Batch:
         self.nodes = longest + 1
 
     def new(self, dtype, *shape):
-        return torch.empty((self.order.size, *shape), dtype=dtype)
+        """An array for results, and the tensor over it. (The other way round takes three times as long.)"""
+        array = np.empty((self.order.size, *shape), dtype)
+        return array, torch.from_numpy(array)
 
     def run_with_fallback(self, kernel, fast, exact, cost, *args, num_samples=None):
         """Runs the kernel in the linear domain, and again with exponents for the sentences that it refuses."""
@@ -116,7 +118,7 @@ class _Batch:
             refused = self.lengths > LONGEST_TRUSTED
             trusted = self.order[np.count_nonzero(refused) :]
         self.run(kernel, fast, trusted, cost, (refused, False), *args, num_samples=num_samples)
-        if refused.any():
+        if np.count_nonzero(refused):
             again = self.order[refused[self.order]]
             self.run(kernel, exact, again, cost * SCALED, (refused, True), *args, num_samples=num_samples)
 
@@ -124,8 +126,8 @@ class _Batch:
         """Runs the kernel over the groups of these sentences, on as many threads as pay for themselves."""
         if sentences.size == 0:
             return
-        dtype = self.scores.dtype if kind is Max else np.float64
-        cell = VECTOR_BYTES // np.dtype(dtype).itemsize
+        dtype = self.dtype if kind is Max else _FLOAT64
+        cell = VECTOR_BYTES // dtype.itemsize
         groups = -(-sentences.size // cell)
         size = workspace_size(kind, self.nodes, cell)
 

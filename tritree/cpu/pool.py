@@ -105,11 +105,16 @@ def run(function, parts, threads):
 
 def workspace(size, dtype):
     """An uninitialised array, aligned to cache lines. It is this thread's own, and the same one at the next call."""
-    nbytes = size * np.dtype(dtype).itemsize
     held = getattr(_thread, "workspace", None)
-    if held is None or held.nbytes < nbytes:
+    if held is not None and held.size == size and held.dtype == dtype:
+        return held
+    nbytes = size * np.dtype(dtype).itemsize
+    raw = getattr(_thread, "memory", None)
+    if raw is None or raw.nbytes < nbytes:
         raw = np.empty(nbytes + _ALIGN, np.uint8)
         start = -raw.ctypes.data % _ALIGN
-        held = raw[start : start + nbytes]
-        _thread.workspace = held if nbytes <= _KEEP_BYTES else None
-    return held[:nbytes].view(dtype)
+        raw = raw[start : start + nbytes]
+    keep = nbytes <= _KEEP_BYTES
+    held = raw[:nbytes].view(dtype)
+    _thread.memory, _thread.workspace = (raw, held) if keep else (None, None)
+    return held
