@@ -179,8 +179,8 @@ def test_exp_is_at_most_one_for_what_is_not_positive():
 
 
 def test_pow2():
-    k = np.array([-1022.0, -1023, -1024, -1e300, -INF, NAN, 0, 1, 52, -52, 1023, 1024, 1e300, INF, -1, 10])
-    expected = np.array([2.0**-1022, 0, 0, 0, 0, 0, 1, 2, 2.0**52, 2.0**-52, *[2.0**1023] * 4, 0.5, 1024])
+    k = np.array([-1022.0, -1023, -1024, -1e300, -INF, NAN, 0, 1, 52, -52, 1023, 10])
+    expected = np.array([2.0**-1022, 0, 0, 0, 0, 0, 1, 2, 2.0**52, 2.0**-52, 2.0**1023, 1024])
     np.testing.assert_array_equal(compiled(vec_function("pow2", 1), 1)(k), expected)
 
 

@@ -30,7 +30,6 @@ def _emit_pow2(builder, k):
     """2^k. Clamped to −1023, whose biased exponent is 0: without fraction bits that is the number 0. NaN likewise."""
     kind = k.type
     k = builder.select(builder.fcmp_ordered(">", k, all_lanes(kind, -_BIAS)), k, all_lanes(kind, -_BIAS))
-    k = builder.select(builder.fcmp_ordered("<", k, all_lanes(kind, _BIAS)), k, all_lanes(kind, _BIAS))
     biased = _bits(builder, builder.fadd(k, all_lanes(kind, _ROUND + _BIAS)))
     return builder.bitcast(builder.shl(biased, all_lanes(biased.type, _FRACTION_BITS)), kind)
 
@@ -75,7 +74,7 @@ def _emit_exp_near_0(builder, r):
 
 @intrinsic
 def pow2(typingctx, k):
-    """2^k for integer-valued k. Exactly 0 below the normal range and for NaN; no more than 2^1023."""
+    """2^k for integer-valued k up to 1023. Exactly 0 below the normal range and for NaN."""
     if not _is_float64(k):
         return None
 

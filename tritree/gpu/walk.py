@@ -131,7 +131,8 @@ def walk(chart: Tensor, lengths: Tensor, num_trees: int, seed: Tensor | None) ->
     # them between threads, which takes ten times as many barriers.
     options |= {"num_warps": num_warps(min(2 * pitch, 1024)), "enable_fp_fusion": True}
     if torch.version.cuda:
-        options["maxnreg"] = 64  # as many as the largest program can have; left alone, ptxas spills rather than use them
+        # As many as the largest program can have. Left alone, ptxas takes fewer, and spills.
+        options["maxnreg"] = 64
     with launching(chart):
         walk_kernel[(num_trees * B,)](*arguments, **options)
     return heads
