@@ -1,10 +1,11 @@
-"""Compile every kernel for machines that are not here, and report on the machine code. As a script,
+"""Compile every kernel for machines that are not here, and look at the machine code. As a script,
 
-    python -m tests.gpu.compile_kernels [--without-barriers] cuda:90 hip:gfx942
+    python -m perf.gpu_code [--without-barriers] cuda:90 hip:gfx942
 
-prints JSON, with one report per kernel, variant and target. The variants are those that the launchers ask for: the five
-functions run on small CPU tensors, and what they would launch is recorded instead. Launches differ in the types of
-their arguments, in their constants and in their options. Sizes are no part of that, but for the pitch of the chart.
+prints JSON, with the facts about each kernel, variant and target. The variants are those that the launchers ask for:
+the five functions run on small CPU tensors, and what they would launch is recorded instead. Launches differ in the
+types of their arguments, in their constants and in their options. Sizes are no part of that, but for the pitch of the
+chart; nor is the way of launching, one program per sentence or one launch per diagonal: both run the same code.
 """
 
 import importlib
@@ -17,7 +18,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import torch
@@ -28,7 +31,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import tritree.gpu
-from tests.gpu.sass import Code
+from perf.machine_code import Code, Loop, from_amd, from_nvidia
 from tritree.chart import result_dtype
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
@@ -41,6 +44,14 @@ TYPES = {
     torch.int64: "*i64",
 }
 SIZES = 8, 100  # a chart with rows for one warp, and one with rows for four
+
+Job = tuple[str, str, dict, dict, dict]  # target, kernel, signature, constants, options
+
+
+class Compiled(NamedTuple):
+    facts: dict
+    code: Code
+    inner: Loop
 
 
 def jit_functions() -> dict[str, JITFunction]:
@@ -57,8 +68,8 @@ def kernels() -> set[str]:
     return set(functions) - called
 
 
-def launches(backend: str, dtype: torch.dtype, N: int) -> list[tuple]:
-    """What the five functions launch: kernel, signature, constants, options."""
+def jobs(target: str, dtype: torch.dtype, N: int) -> list[Job]:
+    """What the five functions launch on a target."""
     recorded = []
 
     def record(kernel, *args, grid, warmup, **options):
@@ -67,11 +78,11 @@ def launches(backend: str, dtype: torch.dtype, N: int) -> list[tuple]:
             name: TYPES[arg.dtype] if isinstance(arg, torch.Tensor) else "i32"
             for name, arg in zip(kernel.arg_names, args, strict=False)
         }
-        launch = kernel.__name__, types | dict.fromkeys(constants, "constexpr"), constants, options
-        if launch not in recorded:
-            recorded.append(launch)
+        job = target, kernel.__name__, types | dict.fromkeys(constants, "constexpr"), constants, options
+        if job not in recorded:
+            recorded.append(job)
 
-    version = {"cuda": None, "hip": None, backend: "any"}
+    version = {"cuda": None, "hip": None, target.split(":")[0]: "any"}
     scores, lengths = torch.zeros(1, N, N, dtype=dtype), torch.tensor([N - 1])
     with mock.patch.multiple(torch.version, **version), mock.patch.object(JITFunction, "run", record):
         tritree.gpu.inside(scores, lengths, False)
@@ -82,7 +93,13 @@ def launches(backend: str, dtype: torch.dtype, N: int) -> list[tuple]:
     return recorded
 
 
-def compile_one(job: tuple) -> dict:
+def compile_all(jobs: list[Job]) -> Iterator[Compiled]:
+    """In the order of the jobs, each as soon as it and those before it are done."""
+    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+        yield from pool.imap(compile_one, jobs)
+
+
+def compile_one(job: Job) -> Compiled:
     target, name, signature, constants, options = job
     backend, arch = target.split(":")
     kernel = jit_functions()[name]
@@ -95,11 +112,41 @@ def compile_one(job: tuple) -> dict:
     )
     gpu = GPUTarget("cuda", int(arch), 32) if backend == "cuda" else GPUTarget("hip", arch, 64)
     binary = triton.compile(source, target=gpu, options=options)
-    report = {"target": target, "kernel": name, "chart": signature["chart"], "warps": options["num_warps"], **constants}
-    return report | (report_cuda(binary) if backend == "cuda" else report_hip(binary))
+    launch = {"target": target, "kernel": name, "chart": signature["chart"], "warps": options["num_warps"], **constants}
+    return look_at(binary, launch)
 
 
-def report_cuda(binary) -> dict:
+def look_at(binary, launch: dict) -> Compiled:
+    if launch["target"].startswith("cuda"):
+        code, resources = nvidia(binary)
+        load, store, barrier, exp2 = "LDG", "STG", "BAR.SYNC", "MUFU.EX2"
+    else:
+        code, resources = amd(binary)
+        load, store, barrier, exp2 = "global_load", "global_store", "s_barrier", "v_exp_f32"
+    loads, stores, barriers = code.find(load), code.find(store), code.find(barrier)
+    header, body, _ = code.outermost_loop()
+    inner = max(code.innermost_loops(), key=lambda loop: (len(loop.body & loads), -loop.header))
+    inner_loads, inner_exp2 = len(inner.body & loads), len(inner.body & code.find(exp2))
+    has_terms = launch.get("SAMPLE", True)  # a walk along back-pointers goes through no sum
+    facts = {
+        **resources,
+        "shared_memory": binary.metadata.shared,
+        "loop_loads": len(body & loads),
+        "loop_stores": len(body & stores),
+        "loop_barriers": len(body & barriers),
+        # Whether the next turn of the loop can begin before a store, or a store come before what was loaded earlier.
+        "store_to_next_turn": header in code.reach(body & stores, without=barriers),
+        "load_to_store": bool(stores & code.reach(body & loads, without=barriers)),
+        # A term has one exp2 or, where there is none (max), two factors.
+        "inner_terms": (inner_exp2 or inner_loads // 2) if has_terms else 0,
+        "inner_instructions": len(inner.body),
+        "inner_loads": inner_loads,
+        "inner_exp2": inner_exp2,
+    }
+    return Compiled(launch | facts, code, inner)
+
+
+def nvidia(binary) -> tuple[Code, dict]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary.asm["cubin"])
         file.flush()
@@ -108,41 +155,30 @@ def report_cuda(binary) -> dict:
             for option in ("--dump-resource-usage", "-sass")
         )
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", usage)}
-    code = Code(listing)
-    loads, stores, barriers = code.find("LDG"), code.find("STG"), code.find("BAR.SYNC")
-    header, body = code.outermost_loop()
-    inner = max(code.innermost_loops(), key=lambda loop: len(loop & loads))
-    return {
+    code = from_nvidia(listing)
+    constant = sum("CONSTANT" in code.instructions[k].op for k in code.find("LDG"))
+    return code, {
         "registers": usage["REG"],
         "local_memory": usage["STACK"] + usage["LOCAL"] + len(code.find("LDL") | code.find("STL")),
-        "constant_loads": sum("CONSTANT" in code.op[k] for k in loads) + binary.asm["ptx"].count("ld.global.nc"),
-        "loop_loads": len(body & loads),
-        "loop_stores": len(body & stores),
-        # Whether the next turn of the loop can begin before a store, or a store come before what was loaded earlier.
-        "store_to_next_turn": header in code.reach(body & stores, without=barriers),
-        "load_to_store": bool(stores & code.reach(body & loads, without=barriers)),
-        "inner_instructions": len(inner),
-        "inner_loads": len(inner & loads),
-        "inner_exp2": len(inner & code.find("MUFU.EX2")),
+        "constant_loads": constant + binary.asm["ptx"].count("ld.global.nc"),
     }
 
 
-def report_hip(binary) -> dict:
+def amd(binary) -> tuple[Code, dict]:
     text = binary.asm["amdgcn"]
 
     def metadata(name):
         return int(re.search(rf"\.{name}:\s+(\d+)", text).group(1))
 
-    return {
+    return from_amd(text), {
         "registers": metadata("vgpr_count"),
         "local_memory": metadata("private_segment_fixed_size") + metadata("vgpr_spill_count"),
-        "barriers": len(re.findall(r"\bs_barrier\b", text)),
     }
 
 
 def main(targets: list[str]) -> None:
     if "--without-barriers" in targets:
-        # Enough to see that the reports depend on them.
+        # Enough to see that the facts depend on them.
         targets.remove("--without-barriers")
         tl.debug_barrier = tl.core.builtin(lambda _semantic=None: None)
         cases = [(target, torch.float32, SIZES[0]) for target in targets]
@@ -150,11 +186,9 @@ def main(targets: list[str]) -> None:
         cases = [*itertools.product(targets, (torch.float32, torch.float64), SIZES)]
         # Scores of 16 bits differ in one load: one target and one size will do.
         cases += [*itertools.product(targets[:1], (torch.float16, torch.bfloat16), SIZES[:1])]
-    jobs = [(target, *launch) for target, dtype, N in cases for launch in launches(target.split(":")[0], dtype, N)]
-    jobs = [job for k, job in enumerate(jobs) if job not in jobs[:k]]
-    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
-        reports = pool.map(compile_one, jobs, chunksize=1)
-    print(json.dumps({"kernels": sorted(kernels()), "reports": reports}))
+    todo = [job for case in cases for job in jobs(*case)]
+    todo = [job for k, job in enumerate(todo) if job not in todo[:k]]
+    print(json.dumps({"kernels": sorted(kernels()), "reports": [c.facts for c in compile_all(todo)]}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,137 @@
+"""perf.gpu_report: the table, and the model behind its times."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tritree
+from perf import gpu_model, gpu_report
+from perf.cases import uniform
+from perf.machine_code import Instruction, from_amd, from_nvidia
+
+
+def test_report(tmp_path):
+    """The limits are those that test_compile.py asserts for all targets."""
+    path = tmp_path / "report.json"
+    command = [sys.executable, "-m", "perf.gpu_report", "--arch", "sm_90", "--json", str(path)]
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = json.loads(path.read_text())["kernels"]
+    assert {(row["kernel"], row["words"]) for row in rows} == {
+        (kernel, l) for kernel in gpu_report.NAMES.values() for l in gpu_model.LENGTHS
+    }
+    for row in rows:
+        assert row["registers"] <= 64 and row["local_memory"] == 0
+        assert row["loop_barriers"] <= (3 if "walk" in row["kernel"] else 2)
+        assert row["instructions_per_term"] is None or row["instructions_per_term"] < 19
+        assert row["occupancy_warps"] >= 32 and 1e-6 < row["model_seconds"] < 1e-2
+        assert row["kernel"] in done.stdout
+    assert "MODEL" in done.stdout and "not a measurement" in done.stdout
+
+
+def facts(**other) -> dict:
+    return {"target": "cuda:90", "warps": 4, "registers": 32, "shared_memory": 0} | other
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, (64, 64, "warps")),
+        ({"registers": 64}, (32, 64, "registers")),
+        ({"registers": 65}, (28, 64, "registers")),
+        ({"warps": 1}, (32, 64, "programs")),
+        ({"shared_memory": 100 * 1024}, (8, 64, "shared")),
+        ({"target": "hip:gfx942", "registers": 73}, (24, 32, "registers")),
+        ({"target": "hip:gfx942", "shared_memory": 32 * 1024}, (8, 32, "shared")),
+    ],
+)
+def test_occupancy(changed, expected):
+    assert gpu_model.occupancy(facts(**changed)) == expected
+
+
+def test_a_warp_waits_for_operands_and_units():
+    load = Instruction("LDG.E", " R1, desc[UR4][R2.64+0x10] ")
+    use = Instruction("FADD", " R5, R1, R1 ")
+    other = Instruction("FADD", " R6, R7, R8 ")
+    assert gpu_model.issue([load, other, use], 1, 0.0) == 1 + gpu_model.L1
+    assert gpu_model.issue([load, other, use], 1, 1.0) == 1 + gpu_model.L2
+    assert gpu_model.issue([other] * 10, 4, 0.0) == 10
+    assert gpu_model.issue([other] * 10, 8, 0.0) == 20
+    exp2 = Instruction("MUFU.EX2", " R9, R10 ")
+    assert gpu_model.issue([exp2, exp2], 1, 0.0) == 1 + gpu_model.SPECIAL_UNIT
+    assert gpu_model.issue([Instruction("BAR.SYNC", " 0x0 ")], 1, 0.0) == 1 + gpu_model.BARRIER
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "writes"),
+    [
+        ("IADD3 R32, P3, R34, R45, RZ", {"R34", "R45"}, {"R32", "P3"}),
+        ("FSEL R48, R47, 1, P3", {"R47", "P3"}, {"R48"}),
+        ("IMAD.WIDE R2, R4, 0x4, R6", {"R4", "R6"}, {"R2", "R3"}),
+        ("STG.E desc[UR8][R2.64], R10", {"UR8", "R2", "R3", "R10"}, set()),
+        ("ISETP.GT.AND P2, PT, R4, UR8, PT", {"R4", "UR8"}, {"P2"}),
+    ],
+)
+def test_registers(text, reads, writes):
+    op, operands = text.split(" ", 1)
+    assert gpu_model.registers(Instruction(op, operands)) == (reads, writes)
+    assert "P6" in gpu_model.registers(Instruction(op, operands, "@!P6"))[0]
+
+
+def test_rounds_of_a_walk():
+    # 0 → 2 → 1, 2 → 3: C[0,3] leaves C[2,3] and C[2,1], which are expanded together.
+    assert gpu_model.walk([-1, 2, 0, 2]) == (2, 3 + 1)
+    # A chain draws one arc in each round.
+    assert gpu_model.walk([-1, 0, 1, 2, 3]) == (4, 4 + 3 + 2 + 1)
+    scores, lengths = uniform(4, 12).batch()
+    for heads in tritree.viterbi(scores, lengths)[1].tolist():
+        rounds, widths = gpu_model.walk(heads)
+        assert rounds <= 12 and widths <= sum(range(13))
+
+
+NVIDIA = """
+        /*0000*/                   MOV R1, c[0x0][0x28] ;
+        /*0010*/                   LDG.E R2, desc[UR4][R2.64] ;
+        /*0020*/                   FADD R3, R2, R3 ;
+        /*0030*/               @P0 BRA 0x20 ;
+        /*0040*/                   BAR.SYNC 0x0 ;
+        /*0050*/              @!P1 BRA 0x10 ;
+        /*0060*/                   EXIT ;
+        /*0070*/                   BRA 0x70;
+"""
+# The same, with the end of the outer loop before its begin, as the compiler likes it.
+AMD = """
+	s_mov_b32 s1, 0
+	s_branch .LBB0_2
+.LBB0_1:                                ; %latch
+	s_barrier
+	s_cbranch_scc1 .LBB0_4
+.LBB0_2:
+	global_load_dword v1, v[2:3], off
+.LBB0_3:
+	v_add_f32_e32 v2, v1, v2
+	s_cbranch_scc0 .LBB0_3
+	s_branch .LBB0_1
+.LBB0_4:
+	s_endpgm
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "outer", "inner"),
+    [(from_nvidia(NVIDIA), (1, {1, 2, 3, 4, 5}), (2, {2, 3})), (from_amd(AMD), (4, {2, 3, 4, 5, 6, 7}), (5, {5, 6}))],
+    ids=["nvidia", "amd"],
+)
+def test_loops(code, outer, inner):
+    assert code.outermost_loop()[:2] == outer
+    assert [loop[:2] for loop in code.innermost_loops()] == [inner]
+    header, body = outer
+    assert header in code.reach(body)
+    assert header not in code.reach(inner[1], without=code.find("BAR") | code.find("s_barrier"))
+    assert code.shortest([header], inner[0]) == []
+    assert set(code.shortest([header], header)) == body - {header}
