@@ -32,8 +32,8 @@ that fits there (half of it is in use), and else L2; all others, of scores and o
 
 Not in the model: diagonal 0, the sum of the column maxima, memory beyond L2, the host.
 
-The latencies of the caches are those that Luo et al. measured ("Benchmarking and Dissecting the Nvidia Hopper GPU
-Architecture", 2024); the other latencies, the bandwidth of L2 and the launch are assumptions.
+All of these figures are assumptions. The cache latencies are near those that microbenchmarks of the H100 report (Luo et
+al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", 2024).
 """
 
 import functools
