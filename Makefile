@@ -11,7 +11,7 @@ test: $(VENV)/.test
 	$(BIN)/pytest -n 2
 
 train: $(VENV)/.train
-	$(BIN)/python train.py --model lap --fp16
+	$(BIN)/python train.py --model ntp
 
 # One stamp per kind of install: pip runs again only when the requirements change.
 $(VENV)/.test: EXTRAS := [test]

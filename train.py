@@ -1,67 +1,104 @@
-"""A small demonstration of the library, until the parsers are here: learning arc scores from trees.
+"""Trains a dependency parser: `python train.py --help`.
 
-A random table says how much each kind of word likes each other kind as its head. Trees are drawn from it, exactly; a
-table of zeros is then trained on the trees alone, by the likelihood of the tree-CRF, and parses as well as the truth.
+Exit codes: 0 done; 2 the user's mistake, in one line; 130 after Ctrl-C; 1 a fault of ours, or a loss that diverged.
 """
 
-import argparse
-import time
+import sys
 
-import torch
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-
-from tritree import TreeCRF
-
-KINDS, WORDS, SENTENCES = 12, 20, 256
+from parsers.command import run_command
+from parsers.options import build_parser, parse
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=["lap"], default="lap", help="the parsers are not here yet: no effect")
-    parser.add_argument("--fp16", action="store_true", help="give the tree layer half-precision scores")
-    parser.add_argument("--steps", type=int, default=150)
-    args = parser.parse_args()
-    console = Console()
-    console.print("The parsers are not built yet. This demonstrates the library: learning arc scores from trees.\n")
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    if options.help:
+        build_parser(options.model).print_help()
+        return 0
+    # Imported late: --help and mistakes in the options are answered at once.
+    from parsers.data import find_sources
+    from parsers.display import Display
+    from parsers.parallel import Group
+    from parsers.run import Run
 
-    torch.manual_seed(0)
-    dtype = torch.float16 if args.fp16 else torch.float32
-    truth = 3 * torch.randn(2, KINDS + 1, KINDS + 1)  # arcs to the left and to the right; kind 0 is ROOT
-    kinds = torch.randint(1, KINDS + 1, (SENTENCES, WORDS + 1))
-    kinds[:, 0] = 0
-    lengths = torch.randint(WORDS // 2, WORDS + 1, (SENTENCES,))
-    position = torch.arange(WORDS + 1)
-    right = (position[:, None] < position).long()
+    run = None
+    if options.resume:
+        run = Run.open(options.resume)
+        options, sources = run.config()
+    else:
+        sources = find_sources(options)
+    with Group(options.device) as group:
+        return train(options, sources, run, group, Display(quiet=not group.writes))
 
-    def crf(table: torch.Tensor) -> TreeCRF:
-        scores = table[right, kinds[:, :, None], kinds[:, None, :]]
-        return TreeCRF(scores.to(dtype), lengths, single_root=True)
 
-    trees = crf(truth).sample()
-    table = torch.zeros_like(truth, requires_grad=True)
-    optimizer = torch.optim.Adam([table], lr=0.1)
-    begin = time.perf_counter()
-    for _ in track(range(args.steps), description="training", console=console):
-        loss = -crf(table).log_prob(trees).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    seconds = time.perf_counter() - begin
+def train(options, sources, run, group, display) -> int:
+    """A new run, or the rest of one that is there."""
+    import torch
 
-    def accuracy(heads: torch.Tensor) -> str:
-        words = (position > 0) & (position <= lengths[:, None])
-        return f"{100 * (heads == trees)[words].double().mean():.1f} %"
+    from parsers import load_parser
+    from parsers.data import Corpus, encode
+    from parsers.run import Run, free_name
+    from parsers.training import Diverged, Interrupted, Trainer, warm_up
+    from parsers.vectors import read_vectors
 
-    result = Table("heads found by", "best tree", "most expected arcs", "log-likelihood of a tree")
-    tables = {"no scores": torch.zeros_like(truth), "learned scores": table.detach(), "true scores": truth}
-    for name, scores in tables.items():
-        dist = crf(scores)
-        result.add_row(name, accuracy(dist.mode), accuracy(dist.mbr), f"{dist.log_prob(trees).mean():.2f}")
-    console.print(result)
-    console.print(f"{args.steps * SENTENCES / seconds:,.0f} sentences per second, with gradients, scores in {dtype}")
+    is_new = run is None
+    if is_new:
+        corpus = Corpus(options, sources)
+        vocab = corpus.vocabulary(options)
+        vectors = read_vectors(options.embeddings) if options.embeddings else None
+        if group.writes:
+            run = Run.create(options.output or free_name(options, sources), options, sources, vocab, vectors)
+        run = Run.open(group.share(str(run.directory) if group.writes else ""))
+    elif run.finished():
+        display.say(f"{run} is finished already")
+        return 0
+    else:
+        run.check_files(sources)
+        corpus, vocab, vectors = Corpus(options, sources), run.vocab(), run.vectors()
+    data = encode(options, corpus, vocab, vectors)
+
+    torch.manual_seed(options.seed)
+    model = load_parser(options.model)(options, vocab, vectors)
+    trainer = Trainer(model, data, options, run, group, display)
+    introduce(display, options, sources, data, model, run)
+    if not is_new:
+        restored = trainer.restore()
+        where = f"resumed in epoch {trainer.state.epoch}, after {trainer.state.step} steps"
+        display.say(where if restored else "no checkpoint yet: starting over")
+    warm_up(group.device, display)
+    try:
+        final = trainer.train().history[-1]
+    except (Interrupted, KeyboardInterrupt) as error:
+        display.warn(f"stopped; continue with: python train.py --resume {run}")
+        return 128 + getattr(error, "signal_number", 2)
+    except Diverged as error:
+        display.warn(f"{run}: {error}")
+        return 1
+    for split in ("dev", "test"):
+        if f"{split}_uas" in final:
+            plain = final[f"{split}_uas_without_punctuation"]
+            display.say(f"{split} UAS {final[f'{split}_uas']:.2f}, {plain:.2f} without punctuation")
+    display.say(f"the model of epoch {final['best_epoch']}, metrics.jsonl and curves.png are in {run}")
+    return 0
+
+
+def introduce(display, options, sources, data, model, run) -> None:
+    report = data.report
+    trees = f"{report['trees']} trees"
+    if report["lifted_trees"]:
+        trees += f" ({report['lifted_trees']} non-projective ones made projective by {report['lifts']} lifts)"
+    if not data.unlabeled:
+        unlabeled = "no other sentences" if model.uses_unlabeled else "no other sentences (it learns from trees only)"
+    else:
+        unlabeled = f"{report['unlabeled']} unlabelled sentences" if "unlabeled" in report else sources.unlabeled
+    sizes = [trees, unlabeled, *(f"{report[split]} {split} sentences" for split in ("dev", "test"))]
+    display.say(f"{options.model} on {sources.name}: {', '.join(sizes)}")
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    display.say(f"{parameters:,} parameters on {data.device}; everything goes into {run}")
+    if not data.dev:
+        display.say("no dev set: all epochs are run, and the last one counts")
+    if (options.fp16 or options.bf16) and data.device.type == "cpu":
+        display.say("half precision on a CPU: the LSTM stays in float32, since most CPUs have no other")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command("train.py", main, sys.argv[1:]))

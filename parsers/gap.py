@@ -1,0 +1,233 @@
+"""GAP: the globally autoencoding parser. The tree is the latent variable between a tree-CRF and a generative decoder.
+
+**Encoder**   P_Φ(T | x) = exp Σ_{(h, m) ∈ T} s(h, m) / Z(x): NTP's tree-CRF.
+**Decoder**   P_Θ(x | T) = Π_{(h, m) ∈ T} θ(m | h): each head generates its modifiers (theta.py).
+**Together**  P(x, T) = exp Σ_{(h, m) ∈ T} s′(h, m) / Z(x), where s′(h, m) = s(h, m) + log θ(m | h). That is a tree-CRF
+once more, so all about the posterior Q(T) = P(T | x, Θ) is exact: U(x) = Σ_T exp s′(T), its arcs, its best tree.
+
+    J_l = log P(x, T) = s′(T) − log Z(x)             for a sentence with a tree
+    J_u = log Σ_T P(x, T) = log U(x) − log Z(x)      for a sentence without one
+        ≥ E_Q[log P_Θ(x | T)] − KL(Q ‖ P_Φ)          the ELBO for any Q; for the posterior they are equal
+
+**Learning** (Algorithm 1). Θ is counted on the trees. Then in each epoch Adam improves the encoder on the trees; a
+buffer B collects the arcs of the trees and the expected arcs of the unlabelled sentences under Q; and Θ is renewed from
+B in closed form.
+
+What to know about it:
+ - With Θ fixed, log θ is a constant in J_l, so the encoder's gradient is NTP's. By Algorithm 1 alone, Θ and the
+   unlabelled sentences change nothing but s′ when sentences are parsed. `--unlabeled-weight W` lets the encoder learn
+   from J_u too.
+ - Trees are predicted with s′ = s + λ log θ, and Q is made from the same. λ = 1 is the model as it stands; a smaller λ
+   trusts the coarse decoder less, and parses better. By default λ is chosen on the dev set after each epoch.
+ - `--theta words` is the paper's decoder, words from words. `--theta tags` generates the modifier's tag and where it
+   stands: on which side of the head, and how far. It is coarse enough to be filled by a few hundred trees.
+ - The paper counts unlabelled sentences only, so the trees are forgotten after one epoch. Here they stay in B.
+ - For σ see `posterior` and `expectations`.
+"""
+
+from argparse import Namespace, _ArgumentGroup
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+import tritree
+from parsers.batches import Batch
+from parsers.data import EVALUATION_BATCH
+from parsers.metrics import Scores
+from parsers.options import number
+from parsers.parser import Context, Loss, Metrics, Parser
+from parsers.theta import Counts, Theta
+from parsers.vectors import Vectors
+from parsers.vocab import ROOT, UNKNOWN, Vocabulary
+from tritree import TreeCRF
+
+WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # of log θ, tried on the dev set
+DEFAULT_WEIGHT = 0.3
+DISTANCES = (1, 2, 3, 4, 6, 11)  # arcs from one of these lengths up to the next are alike for Θ
+
+
+class GAP(Parser):
+    uses_unlabeled = True
+    resizable = tuple(f"theta.{name}" for name in Theta.resizable)
+
+    @classmethod
+    def add_options(cls, group: _ArgumentGroup) -> None:
+        add = group.add_argument
+        add("--theta", choices=("words", "tags"), default="tags", help="what heads generate (tags, and where they are)")
+        add("--theta-weight", type=number(float, 0, 100), metavar="L", help="of log θ in s′ (the best on the dev set)")
+        add("--smoothing", type=number(float, 0, 1e9, True), default=5.0, metavar="K", help="of Θ, in arcs (5)")
+        add("--rare", type=number(int, 0, 10**9), default=1, metavar="N", help="words this rare are one for Θ (1)")
+        add("--power", choices=("arc", "tree"), default="tree", help="what is raised to 1/(1−σ) (tree)")
+        add("--sigma", type=number(float, 0, 1), default=0.3, metavar="S", help="goes from 1 to S (0.3)")
+        add("--unlabeled-weight", type=number(float, 0, 1e6), default=0.0, metavar="W", help="of J_u (0)")
+
+    def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
+        super().__init__(options, vocab, vectors)
+        if options.theta == "words":
+            num_heads = num_modifiers = len(vocab.words)
+        else:
+            num_heads, num_modifiers = len(vocab.pos), len(vocab.pos) * 2 * len(DISTANCES)
+        self.theta = Theta(num_heads, num_modifiers, options.smoothing)
+        weight = DEFAULT_WEIGHT if options.theta_weight is None else options.theta_weight
+        self.register_buffer("theta_weight", torch.tensor(weight, dtype=torch.float64))  # λ
+        counts = torch.tensor(vocab.words.counts) + torch.tensor(vocab.unlabeled_counts)
+        classes = torch.where(counts > options.rare, torch.arange(len(counts)), UNKNOWN)
+        classes[ROOT] = ROOT
+        self.register_buffer("word_class", classes, persistent=False)
+        self.sigma = 1.0
+
+    def decoder_events(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What each arc (h, m) is for Θ: the numbers of its head and of its modifier, both [B, N, N]."""
+        shape = (len(batch.words), batch.N, batch.N)
+        if self.options.theta == "words":
+            word = self.word_class[batch.words]
+            return word.unsqueeze(2).expand(shape), word.unsqueeze(1).expand(shape)
+        position = torch.arange(batch.N, device=batch.device)
+        distance = position - position.unsqueeze(1)  # m − h
+        steps = torch.bucketize(distance.abs(), torch.tensor(DISTANCES[1:], device=batch.device), right=True)
+        place = torch.where(distance > 0, steps, steps + len(DISTANCES))
+        modifier = batch.pos.unsqueeze(1) * 2 * len(DISTANCES) + place
+        return batch.pos.unsqueeze(2).expand(shape), modifier
+
+    def log_theta(self, batch: Batch) -> Tensor:
+        """log θ(m | h), [B, N, N]."""
+        return self.theta.log_prob(*self.decoder_events(batch))
+
+    def arc_scores(self, batch: Batch) -> Tensor:
+        """s′ = s + λ log θ: what trees are predicted from."""
+        s = self.encoder_scores(batch)
+        return s + (self.theta_weight * self.log_theta(batch)).to(s.dtype)
+
+    def encoder_scores(self, batch: Batch) -> Tensor:
+        """s(h, m), [B, N, N]"""
+        return super().arc_scores(batch)
+
+    def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        """−J_l = log Z(x) − s(T) − Σ_{(h, m) ∈ T} log θ(m | h); the last term has no gradient while Θ is fixed."""
+        P = TreeCRF(self.encoder_scores(batch), batch.lengths, validate_args=False)
+        tree_loss = -P.log_prob(batch.heads).sum()
+        reconstruction = (tree_arcs(batch.heads) * self.log_theta(batch)).sum()
+        return tree_loss - reconstruction, {"tree_loss": tree_loss}
+
+    def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        """−W · J_u, in which σ holds the entropy of Q down. The best Q for that has a closed form (`posterior`), and so
+        has what it attains:
+
+            max_Q E_Q[λ log P_Θ(x | T)] − KL(Q ‖ P_Φ) − σ H(Q) = (1 − σ) log Σ_T exp(s′(T) / (1 − σ)) − log Z(x)
+
+        At σ = 0 it is log U − log Z, at σ = 1 max_T s′(T) − log Z. Its gradient is the arcs of Q less those of P_Φ: the
+        encoder learns what the decoder adds to its own opinion, and to be as sure as Q is.
+        """
+        s = self.encoder_scores(batch)
+        s1 = s + (self.theta_weight * self.log_theta(batch)).to(s.dtype)  # s′
+        sigma = self.sigma if self.options.power == "tree" else 0.0
+        if sigma == 1:
+            log_u = tritree.viterbi(s1, batch.lengths)[0]
+        else:
+            log_u = (1 - sigma) * tritree.log_partition(s1 / (1 - sigma), batch.lengths)
+        J_u = (log_u - tritree.log_partition(s, batch.lengths)).sum()
+        return -self.options.unlabeled_weight * J_u, {}
+
+    def steps(self, context: Context) -> Iterator[tuple[Loss, Batch]]:
+        """Algorithm 1, lines 4–6: Adam on the trees; with --unlabeled-weight, on unlabelled sentences in between."""
+        if self.options.unlabeled_weight:
+            return super().steps(context)
+        return ((self.labeled_loss, batch) for batch in context.data.labeled_batches(context.stage, context.epoch))
+
+    def num_steps(self, context: Context) -> int:
+        return super().num_steps(context) if self.options.unlabeled_weight else context.data.num_labeled_batches
+
+    def posterior(self, s1: Tensor, lengths: Tensor) -> TreeCRF:
+        """Q(T) ∝ exp s′(T), or, with --power tree, Q(T) ∝ (exp s′(T))^{1/(1−σ)}: the same with scores s′ / (1 − σ). For
+        σ → 1 its limit is the best tree."""
+        if self.sigma == 1:
+            s1 = tritree.constrain(s1, tritree.viterbi(s1, lengths)[1])
+        elif self.options.power == "tree":
+            s1 = s1 / (1 - self.sigma)
+        return TreeCRF(s1, lengths, validate_args=False)
+
+    def expectations(self, Q: TreeCRF) -> Tensor:
+        """E_Q[(h, m) ∈ T], [B, N, N]; with --power arc raised to 1/(1−σ), as Algorithm 1 has it to the letter. Then the
+        counts belong to no distribution, and arcs that are not certain count little while σ is near 1. At σ = 1 only
+        certain arcs would be left: there the best tree is counted in both cases."""
+        if self.options.power == "arc" and self.sigma < 1:
+            return Q.marginals ** (1 / (1 - self.sigma))
+        return Q.marginals
+
+    def begin_stage(self, context: Context) -> bool:
+        """Line 1: Θ is initialised with the trees."""
+        self.renew_theta(context, self.count_trees(context))
+        return False
+
+    def begin_epoch(self, context: Context) -> None:
+        """σ goes down to --sigma in the first half of the epochs, since most runs end before the last one."""
+        self.sigma = max(self.options.sigma, 1 - 2 * context.progress * (1 - self.options.sigma))
+
+    def end_epoch(self, context: Context) -> Metrics:
+        """Lines 7–13, and the choice of λ."""
+        buffer = self.count_trees(context)  # B
+        figures = self.count_unlabeled(context, buffer)
+        self.renew_theta(context, buffer)
+        if self.options.theta_weight is None and context.data.dev:
+            self.choose_weight(context)
+        return figures | {"sigma": self.sigma, "theta_weight": self.theta_weight.item()}
+
+    def count_trees(self, context: Context) -> Counts:
+        """A new buffer with the arcs of the trees."""
+        buffer = Counts(self.theta.num_modifiers)
+        for batch in context.data.labeled_batches():
+            buffer.add(*self.decoder_events(batch), tree_arcs(batch.heads))
+        return buffer
+
+    def count_unlabeled(self, context: Context, buffer: Counts) -> Metrics:
+        """Lines 8–12: adds the expected arcs of the unlabelled sentences. Returns the ELBO and its two terms for
+        this Q, and log U − log Z, which is at least as large; per word, and without λ, so that epochs can be compared.
+        """
+        sums = torch.zeros(4, dtype=torch.float64)
+        for batch in context.data.unlabeled_batches():
+            if not batch.examples:
+                continue
+            s, log_theta, lengths = self.encoder_scores(batch), self.log_theta(batch), batch.lengths
+            P = TreeCRF(s, lengths, validate_args=False)
+            Q = self.posterior((s + self.theta_weight * log_theta).to(s.dtype), lengths)
+            buffer.add(*self.decoder_events(batch), self.expectations(Q))
+            reconstruction, kl = elbo(Q, P, log_theta)
+            J_u = tritree.log_partition(s + log_theta, lengths) - P.log_partition  # log U(x) − log Z(x)
+            sums += torch.stack([reconstruction.sum(), kl.sum(), J_u.sum(), lengths.sum()]).cpu()
+        reconstruction, kl, J_u, words = context.group.sum_(sums).tolist()
+        if not words:
+            return {}
+        figures = {"reconstruction": reconstruction, "kl": kl, "elbo": reconstruction - kl, "log_likelihood": J_u}
+        return {name: value / words for name, value in figures.items()}
+
+    def renew_theta(self, context: Context, buffer: Counts) -> None:
+        """Line 13: Θ in closed form, from the buffers of all processes."""
+        buffer.sum_over(context.group)
+        self.theta.renew(buffer)
+
+    def choose_weight(self, context: Context) -> None:
+        """λ with which most words of the dev set get the right head; the smallest of equals."""
+        scores = [Scores() for _ in WEIGHTS]
+        for batch in context.data.batches(context.data.dev, EVALUATION_BATCH):
+            if not batch.examples:
+                continue
+            s, log_theta = self.encoder_scores(batch), self.log_theta(batch)
+            for weight, score in zip(WEIGHTS, scores, strict=True):
+                heads = tritree.viterbi(s + (weight * log_theta).to(s.dtype), batch.lengths, single_root=True)[1]
+                for example, row in zip(batch.examples, heads.tolist(), strict=True):
+                    score.add(row[1 : len(example) + 1], example.gold, example.punctuation)
+        correct = context.group.sum_numbers([score.correct for score in scores])
+        self.theta_weight.fill_(WEIGHTS[correct.index(max(correct))])
+
+
+def elbo(Q: TreeCRF, P: TreeCRF, log_theta: Tensor) -> tuple[Tensor, Tensor]:
+    """E_Q[log P_Θ(x | T)] and KL(Q ‖ P_Φ), [B] each: the ELBO is their difference."""
+    return (Q.marginals * log_theta).sum((1, 2)), kl_divergence(Q, P)
+
+
+def tree_arcs(heads: Tensor) -> Tensor:
+    """1 for the arcs of trees, [B, N, N]; heads [B, N] as in a batch."""
+    nodes = torch.arange(heads.shape[1], device=heads.device)
+    return (heads.unsqueeze(1) == nodes.unsqueeze(1)).double()

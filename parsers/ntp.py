@@ -1,0 +1,16 @@
+"""NTP: the neural tree-CRF parser. Learns from trees by their likelihood."""
+
+from torch import Tensor
+
+import tritree
+from parsers.batches import Batch
+from parsers.parser import Metrics, Parser
+
+
+class NTP(Parser):
+    """P(T | x) = exp Σ_{(h, m) ∈ T} s(h, m) / Z(x), with s from the bi-LSTM encoder."""
+
+    def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        crf = tritree.TreeCRF(self.arc_scores(batch), batch.lengths, validate_args=False)
+        loss = -crf.log_prob(batch.heads).sum()  # log Z(x) − Σ_{(h, m) ∈ T} s(h, m)
+        return loss, {}

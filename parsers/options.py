@@ -1,0 +1,152 @@
+"""The options of train.py, which are also what config.json holds."""
+
+import argparse
+import math
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+
+from parsers import MODELS, load_parser
+from parsers.errors import DataError, UserError
+
+EXAMPLES = """
+  %(prog)s --model ntp                                      a built-in synthetic treebank, minutes on two cores
+  %(prog)s --model ntp --treebank DIR --labeled 0.1 --seed 1 --output RUN     DIR: *-ud-{train,dev,test}.conllu
+  %(prog)s --model nmp --train F --dev F [--test F] [--unlabeled F]           .conllu or .conllu.gz
+  %(prog)s --resume RUN                                     after Ctrl-C, a crash or a power cut
+  torchrun --nproc-per-node 2 %(prog)s …                    data parallel
+"""
+NOT_SAVED = ("resume", "output", "help")  # everything else goes into config.json
+
+
+class Quiet(ArgumentParser):
+    """Errors are UserErrors, so that they are reported like all others: in one line."""
+
+    def error(self, message: str):
+        raise UserError(f"{message} (--help lists the options)")
+
+
+def number(kind: type, low: float, high: float, open_low: bool = False) -> Callable:
+    """An argparse type: a number in a range."""
+
+    def convert(text: str):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not (low < value if open_low else low <= value) or not value <= high:
+            what = "an integer" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not {what} {'above' if open_low else 'from'} {low} to {high}"
+            )
+        return value
+
+    return convert
+
+
+COUNT, SIZE, SHARE = number(int, 1, 10**9), number(int, 1, 2**16), number(float, 0, 1)
+
+
+def build_parser(model: str | None = None) -> ArgumentParser:
+    """All options; those of one system only if it is named."""
+    parser = Quiet(
+        prog="train.py",
+        usage="train.py --model NAME [options] | train.py --resume RUN",
+        description="Trains a dependency parser.",
+        epilog=f"examples:{EXAMPLES}",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=110),
+        add_help=False,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument_group("what").add_argument
+    names = ", ".join(MODELS)
+    add("--model", choices=MODELS, metavar="NAME", help=f"{names}; with --help, its own options too")
+    add("--output", metavar="RUN", help="directory of the run, which must not exist (runs/NAME-TREEBANK-1)")
+    add("--resume", metavar="RUN", help="continue a run; everything else comes from its config.json")
+    add("-h", "--help", action="store_true", help="show this and exit")
+
+    add = parser.add_argument_group("data (none: the synthetic treebank)").add_argument
+    add("--treebank", metavar="DIR", help="directory of a UD treebank, or its name under $TRITREE_DATA")
+    add("--train", metavar="FILE", help="CoNLL-U, also .gz; as are the next three")
+    add("--dev", metavar="FILE", help="for early stopping; without it, the last epoch counts")
+    add("--test", metavar="FILE", help="for the final figures")
+    add("--unlabeled", metavar="FILE", help="sentences without trees; may be larger than the memory")
+    add("--no-unlabeled", dest="use_unlabeled", action="store_false", help="learn from trees only")
+    add("--labeled", type=number(float, 0, 1, True), default=1.0, metavar="SHARE", help="share of trees kept (1.0)")
+    add("--xpos", action="store_true", help="use XPOS as another input")
+    add("--feats", action="store_true", help="use FEATS as another input")
+    add("--embeddings", metavar="FILE", help="pretrained word vectors, text format, also .gz")
+    add("--min-count", type=COUNT, default=2, metavar="N", help="times a word must occur, if it is in no tree (2)")
+    add("--max-words", type=COUNT, default=50_000, metavar="N", help="size of the vocabulary, unless trees have more")
+
+    add = parser.add_argument_group("network").add_argument
+    add("--word-size", type=SIZE, default=100, metavar="N", help="of a word embedding (100)")
+    add("--tag-size", type=SIZE, default=25, metavar="N", help="of a tag embedding (25)")
+    add("--lstm-size", type=SIZE, default=125, metavar="N", help="per direction (125)")
+    add("--layers", type=number(int, 1, 16), default=2, metavar="N", help="of the bi-LSTM (2)")
+    add("--hidden-size", type=SIZE, default=100, metavar="N", help="of the arc scorer (100)")
+    add("--distance", action="store_true", help="let scores depend on the length of the arc")
+    add("--dropout", type=number(float, 0, 0.99), default=0.33, metavar="P", help="(0.33)")
+    add(
+        "--word-dropout",
+        type=number(float, 0, 1e6),
+        default=0.25,
+        metavar="A",
+        help="unknown: A / (A + count) (0.25)",
+    )
+
+    add = parser.add_argument_group("training").add_argument
+    add("--epochs", type=COUNT, default=100, metavar="N", help="at most (100)")
+    add("--patience", type=COUNT, default=15, metavar="N", help="epochs without a better dev UAS before the end (15)")
+    add("--batch-size", type=COUNT, default=4, metavar="N", help="sentences of a step, over all processes (4)")
+    add("--unlabeled-batch-size", type=COUNT, default=32, metavar="N", help="(32)")
+    add("--learning-rate", type=number(float, 0, 10), default=1e-3, metavar="R", help="of Adam (0.001)")
+    add("--clip", type=number(float, 0, 1e9), default=5.0, metavar="G", help="longest gradient (5)")
+    add("--seed", type=number(int, 0, 2**62), default=1, metavar="N", help="of everything random (1)")
+
+    group = parser.add_argument_group("machine")
+    group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
+    precision = group.add_mutually_exclusive_group()
+    precision.add_argument("--fp16", action="store_true", help="half precision where it is safe")
+    precision.add_argument("--bf16", action="store_true", help="the same with bfloat16")
+
+    if model is not None:
+        load_parser(model).add_options(parser.add_argument_group(f"{model} only"))
+    return parser
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """The options on a command line."""
+    first, _ = build_parser().parse_known_args(arguments)
+    options = build_parser(first.model).parse_args(arguments)
+    if not options.help and not options.resume and not options.model:
+        raise UserError(f"--model is missing: one of {', '.join(MODELS)} (--help lists the options)")
+    return options
+
+
+def options_to_json(options: Namespace) -> dict:
+    return {key: value for key, value in vars(options).items() if key not in NOT_SAVED}
+
+
+def options_from(saved: object, file: str) -> Namespace:
+    """Options from a config.json, with the same checks as on a command line."""
+    if not isinstance(saved, dict) or saved.get("model") not in list(MODELS):
+        raise DataError(file, None, f"`options` names no known model: {', '.join(MODELS)}")
+    parser = build_parser(saved["model"])
+    arguments = []
+    for action in parser._actions:
+        value = saved.get(action.dest)
+        if action.dest in NOT_SAVED or value is None:
+            continue
+        if action.nargs == 0:
+            if not isinstance(value, bool):
+                raise DataError(file, None, f"option {action.dest} must be true or false")
+            if value == action.const:
+                arguments.append(action.option_strings[-1])
+        elif isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise DataError(file, None, f"option {action.dest} must be a number or a string")
+        else:
+            arguments.append(f"{action.option_strings[-1]}={value}")
+    try:
+        return parser.parse_args(arguments)
+    except UserError as error:
+        raise DataError(file, None, f"not the options of a run: {error}") from None

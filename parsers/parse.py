@@ -1,0 +1,18 @@
+"""What a parser says about a sentence."""
+
+from dataclasses import dataclass
+
+from parsers.conllu import Sentence
+
+
+@dataclass(slots=True)
+class Parse:
+    """One parsed sentence. Lists belong to the words: entry i to word i + 1; heads are 0 for ROOT, else 1 … n."""
+
+    sentence: Sentence
+    heads: list[int]
+    gold: list[int] | None  # the heads in the file; None where it has none
+    probabilities: list[float]  # of each word's predicted head: the arc's marginal
+    top_heads: list[list[tuple[int, float]]]  # the most probable heads of each word, with their marginals, best first
+    log_prob: float  # of the tree
+    entropy: float  # of the distribution over trees, in nats

@@ -1,0 +1,89 @@
+"""ST: self-training with the margin parser. A parser learns from the trees, parses all the other sentences, and a
+second one, that starts anew, learns from both.
+
+    stage 1    θ̂ by NMP's loss on L, the best epoch on the dev set
+    stage 2    T̂(x) = argmax_T Σ_{(h, m) ∈ T} s(h, m; θ̂) for x in U; fresh weights θ by
+
+               Σ_{(x, T*) ∈ L} loss(x, T*; θ) + ω Σ_{x ∈ U, confidence(x) ≥ κ} loss(x, T̂(x); θ)
+
+and stage 2 again as often as there are rounds. An epoch has one step on U after each step on L, and a step is the mean
+over the words of its batch: a tree of L weighs more than one of Û by the ratio of the batch sizes.
+
+Nothing is said of confidence in the paper (κ = 0). Here it is the mean marginal of the tree's arcs in the tree-CRF of
+the same scores: from 1/n, about, to 1.
+"""
+
+from argparse import Namespace, _ArgumentGroup
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+import tritree
+from parsers.batches import Batch
+from parsers.nmp import NMP
+from parsers.options import COUNT, SHARE, number
+from parsers.parser import Context, Metrics, Parser
+from parsers.vectors import Vectors
+from parsers.vocab import Vocabulary
+
+
+class ST(Parser):
+    """Two margin parsers: ``teacher`` has the weights θ̂ of the stage before, ``parser`` is being trained.
+
+    The teacher's trees are made when a batch needs them. They are the same each time, so U counts as parsed once, but
+    it may be larger than the memory, and a checkpoint need not hold them.
+    """
+
+    uses_unlabeled = True
+    trees_first = True
+
+    @classmethod
+    def add_options(cls, group: _ArgumentGroup) -> None:
+        NMP.add_options(group)
+        add = group.add_argument
+        add("--rounds", type=COUNT, default=1, metavar="N", help="times the unlabelled sentences are parsed (1)")
+        add("--parsed-weight", type=number(float, 0, 1e6), default=1.0, metavar="W", help="of their loss (1)")
+        add("--min-confidence", type=SHARE, default=0.0, metavar="P", help="leave out trees below this (0: none)")
+
+    def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
+        nn.Module.__init__(self)  # no network beside those of the two parsers
+        self.options, self.vocab, self.vectors = options, vocab, vectors
+        self.stages = 1 + options.rounds
+        self.parser = NMP(options, vocab, vectors)
+        self.teacher = NMP(options, vocab, vectors).requires_grad_(False)
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        return self.parser.make_optimizer()
+
+    def arc_scores(self, batch: Batch) -> Tensor:
+        return self.parser.arc_scores(batch)
+
+    def begin_stage(self, context: Context) -> bool:
+        if context.stage == 1:
+            return False
+        fresh = NMP(self.options, self.vocab, self.vectors)
+        self.teacher.load_state_dict(self.parser.state_dict())  # θ̂: the loop has put the best weights there
+        self.parser.load_state_dict(fresh.state_dict())
+        return True
+
+    def begin_epoch(self, context: Context) -> None:
+        self.parser.begin_epoch(context)
+
+    def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        return self.parser.labeled_loss(batch)
+
+    def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        heads, confidence = self.parse(batch)  # T̂(x)
+        kept = confidence >= self.options.min_confidence
+        loss = torch.where(kept, self.parser.margin_losses(batch, heads), 0).sum()
+        return self.options.parsed_weight * loss, {"kept": (kept * batch.lengths).sum()}
+
+    @torch.no_grad()
+    def parse(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The teacher's trees [B, N] and how confident it is in each, [B]."""
+        s = self.teacher.arc_scores(replace(batch, noise=None))
+        _, heads = tritree.viterbi(s, batch.lengths, single_root=True)
+        marginals = tritree.marginals(s, batch.lengths, single_root=True)
+        of_arcs = marginals.gather(1, heads.clamp(0).unsqueeze(1)).squeeze(1)  # μ(ĥ(m), m)
+        return heads, torch.where(heads >= 0, of_arcs, 0).sum(1) / batch.lengths.clamp_min(1)

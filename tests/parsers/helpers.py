@@ -1,0 +1,67 @@
+"""Small models on small data."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+
+from parsers import load_parser, synthetic
+from parsers.batches import Batch, Encoding
+from parsers.data import Data, Sources, encode
+from parsers.display import Display
+from parsers.options import parse
+from parsers.parallel import Group
+from parsers.parser import Parser
+from parsers.run import Run
+from parsers.training import Trainer
+from parsers.vocab import Vocabulary
+
+TINY = ["--word-size=8", "--tag-size=4", "--lstm-size=6", "--hidden-size=5", "--layers=2"]
+SMALL = ["--word-size=24", "--tag-size=12", "--lstm-size=32", "--hidden-size=32", "--layers=1", "--learning-rate=0.01"]
+
+
+def tiny_options(model: str, *arguments: str) -> Namespace:
+    return parse([f"--model={model}", *TINY, *arguments])
+
+
+class SmallCorpus:
+    """Some sentences of the synthetic treebank, the trees also as dev set."""
+
+    def __init__(self, count: int = 20, unlabeled: int = 0):
+        self.labeled = synthetic.sentences("train", count=count)
+        self.dev, self.test = self.labeled, []
+        self.unlabeled = SmallUnlabeled(synthetic.sentences("unlabeled", count=unlabeled)) if unlabeled else ()
+
+
+class SmallUnlabeled(list):
+    in_memory = True
+
+
+def small_data(options: Namespace, count: int = 20, unlabeled: int = 0) -> tuple[Data, Vocabulary]:
+    corpus = SmallCorpus(count, unlabeled)
+    vocab = Vocabulary.build(corpus.labeled, corpus.unlabeled)
+    return encode(options, corpus, vocab), vocab
+
+
+def build(options: Namespace, vocab: Vocabulary) -> Parser:
+    torch.manual_seed(options.seed)
+    return load_parser(options.model)(options, vocab)
+
+
+def one_batch(data: Data, size: int = 4) -> Batch:
+    return next(data.batches(data.labeled[:size], size))
+
+
+def examples_of(sentences, vocab):
+    encoding = Encoding(vocab)
+    return [encoding(sentence, sentence.heads) for sentence in sentences]
+
+
+def small_trainer(options: Namespace, directory: Path, **sizes: int) -> Trainer:
+    """In a new run directory, or in one that is there already."""
+    data, vocab = small_data(options, **sizes)
+    if directory.exists():
+        run = Run.open(str(directory))
+    else:
+        run = Run.create(str(directory), options, Sources("synthetic"), vocab, None)
+    return Trainer(build(options, vocab), data, options, run, Group("cpu"), Display(quiet=True))

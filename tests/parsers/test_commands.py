@@ -1,0 +1,202 @@
+"""The commands as a user runs them, each in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+import evaluate
+import train
+from parsers import synthetic
+from parsers.command import run_command
+from tests.parsers.helpers import TINY
+from tests.parsers.test_training import figures
+
+ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+FAST = [*TINY, "--epochs=3", "--seed=7"]
+
+
+def run(*command, code=0, **options):
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, **options
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def history(path):
+    return figures(json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines())
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("bank")
+    for split, count in (("train", 60), ("dev", 20), ("test", 20), ("unlabeled", 20)):
+        text = "".join(synthetic.conllu(split, count=count))
+        (directory / f"small-ud-{split}.conllu").write_text(text, encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def whole(bank):
+    """A run that nothing disturbed."""
+    done = run("train.py", "--model=ntp", "--treebank", bank, "--output", bank / "whole", "--labeled=0.5", *FAST)
+    return bank / "whole", done.stdout
+
+
+def test_training(whole, bank):
+    path, text = whole
+    assert (
+        "30 trees, no other sentences (it learns from trees only), 20 dev sentences, 20 test" in text
+        and "test UAS" in text
+    )
+    assert "\x1b" not in text and text.count("\nepoch") == 3  # plain lines where there is no terminal
+    names = {file.name for file in path.iterdir() if not file.name.startswith("checkpoint")}
+    assert names == {"config.json", "vocab.json", "metrics.jsonl", "model.safetensors", "curves.png"}
+    *epochs, final = history(path)
+    assert len(epochs) == 3 and final["final"] and {"loss", "dev_uas"} <= epochs[0].keys() and "test_uas" in final
+    assert (path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_finished_run_is_left_alone(whole):
+    path, _ = whole
+    before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in path.iterdir()}
+    assert "finished already" in run("train.py", "--resume", path).stdout
+    assert {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in path.iterdir()} == before
+
+
+def test_killed_and_resumed(whole, bank):
+    """SIGKILL after the first epoch is written, then after the second; then to the end."""
+    path = bank / "killed"
+    first = ["train.py", "--model=ntp", "--treebank", bank, "--output", path, "--labeled=0.5", *FAST]
+    for lines, command in ((1, first), (2, ["train.py", "--resume", path])):
+        process = subprocess.Popen([sys.executable, *map(str, command)], cwd=ROOT, env=ENVIRONMENT, stdout=-3)
+        metrics, deadline = path / "metrics.jsonl", time.monotonic() + 60
+        while not metrics.exists() or metrics.read_text().count("\n") < lines:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+    run("train.py", "--resume", path)
+    assert history(path) == history(whole[0])
+    assert (path / "model.safetensors").read_bytes() == (whole[0] / "model.safetensors").read_bytes()
+
+
+def test_without_a_checkpoint_it_starts_over(whole, bank):
+    path = bank / "copy"
+    path.mkdir()
+    for name in ("config.json", "vocab.json"):
+        (path / name).write_bytes((whole[0] / name).read_bytes())
+    assert train.main(["--resume", str(path)]) == 0
+    assert history(path) == history(whole[0])
+
+
+def test_two_processes(whole, bank):
+    path = bank / "two"
+    arguments = ["--model=ntp", "--treebank", bank, "--output", path, "--labeled=0.5", *FAST]
+    done = run("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "train.py", *arguments)
+    assert done.stdout.count("test UAS") == 1
+    for one, two in zip(history(whole[0]), history(path), strict=True):
+        assert one.keys() == two.keys()
+        for key, value in one.items():
+            assert two[key] == pytest.approx(value, rel=1e-4, abs=1.0 if "uas" in key or "matches" in key else 1e-6)
+
+
+def test_ctrl_c(bank):
+    path = bank / "interrupted"
+    command = [sys.executable, "train.py", "--model=nmp", "--output", str(path), *TINY, "--epochs=1000"]
+    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=-1, stderr=-1, text=True)
+    deadline = time.monotonic() + 60
+    while not (path / "metrics.jsonl").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors.splitlines()[-1].startswith("stopped; continue with: python train.py --resume ")
+
+
+def test_evaluation(whole, bank, tmp_path):
+    gold = bank / "small-ud-test.conllu"
+    scores, parsed = tmp_path / "scores.json", tmp_path / "parsed.conllu"
+    done = run("evaluate.py", whole[0], gold, "--json", scores, "--output", parsed)
+    figures = json.loads(scores.read_text())
+    assert f"UAS {figures['uas']:.2f}" in done.stdout
+    final = history(whole[0])[-1]
+    assert (figures["uas"], figures["complete_matches"]) == (final["test_uas"], final["test_complete_matches"])
+    pairs = zip(gold.read_text().splitlines(), parsed.read_text().splitlines(), strict=True)
+    differences = [(a.split("\t"), b.split("\t")) for a, b in pairs if a != b]
+    assert len(differences) == figures["words"] - figures["correct"]
+    assert all(a[:6] + a[7:] == b[:6] + b[7:] for a, b in differences)
+
+    piped = run("evaluate.py", whole[0], "-", "--output", "-", input=gold.read_text())
+    assert piped.stdout == parsed.read_text() and "UAS" in piped.stderr
+    done = run("evaluate.py", whole[0], bank / "small-ud-unlabeled.conllu")
+    assert "not scored" in done.stdout
+
+
+def mistake(capfd, main, *arguments):
+    """In this process, which is faster; the commands end by the same function."""
+    assert run_command("command", main, list(map(str, arguments))) == 2
+    out, error = capfd.readouterr()
+    assert out == "" and error.count("\n") == 1
+    return error
+
+
+def test_mistakes_of_training(bank, tmp_path, capfd):
+    broken = tmp_path / "broken.conllu"
+    broken.write_text("1\ta\t_\tX\t_\t_\t9\t_\t_\t_\n\n")
+    output = tmp_path / "run"
+    for arguments, message in [
+        (["--model=magic"], "invalid choice: 'magic'"),
+        (["--model=ntp", "--dropout=1.5"], "--dropout: '1.5' is not a number from 0 to 0.99"),
+        (["--model=ntp", "--fp16", "--bf16"], "not allowed with argument"),
+        (["--model=ntp", "--treebank=nowhere"], "--treebank nowhere is not a directory"),
+        (["--model=ntp", "--treebank", tmp_path], "has no *-ud-train.conllu"),
+        (["--model=ntp", "--dev", broken], "--dev needs --train or --treebank"),
+        (["--model=ntp", "--train", broken], f"{broken}:1: word 1 has head 9, but the sentence has only 1 words"),
+        (["--model=ntp", "--train", bank / "small-ud-unlabeled.conllu"], ":3: word 1 has no head, but training needs"),
+        (["--model=ntp", "--device=quantum"], "--device quantum"),
+        (["--model=ntp", "--embeddings", broken], f"{broken}:1: "),
+        ([], "--model is missing"),
+    ]:
+        assert message in mistake(capfd, train.main, *arguments, "--output", output)
+        assert not output.exists()
+    assert "is not a run: it has no config.json" in mistake(capfd, train.main, "--resume", tmp_path)
+    assert "can't be made: File exists" in mistake(capfd, train.main, "--model=ntp", "--output", broken / "x")
+
+
+def test_mistakes_of_evaluation(whole, tmp_path, capfd):
+    path, gold = whole[0], whole[0].parent / "small-ud-test.conllu"
+    for arguments, message in [
+        ([path], "name either a FILE or a --treebank"),
+        ([path, tmp_path / "missing.conllu"], "missing.conllu: can't be read: No such file"),
+        ([path, gold, "--output", tmp_path], "is a directory: name a file"),
+        ([path, gold, "--output", tmp_path / "no" / "x"], "can't be written: No such file or directory"),
+        ([tmp_path, gold], "is not a run"),
+    ]:
+        assert message in mistake(capfd, evaluate.main, *arguments)
+    broken = tmp_path / "broken.conllu"
+    broken.write_text(gold.read_text() + "1\ta\n")
+    mistake(capfd, evaluate.main, path, broken, "--output", tmp_path / "out")
+    assert [file.name for file in tmp_path.iterdir()] == ["broken.conllu"]  # nothing half-written
+
+
+def test_exit_code_of_a_mistake():
+    done = run("train.py", "--model=magic", code=2)
+    assert done.stdout == "" and done.stderr.startswith("train.py: argument --model: invalid choice: 'magic'")
+
+
+@pytest.mark.parametrize("command", ["train.py", "evaluate.py"])
+def test_help_fits_a_screen(command, capsys):
+    with pytest.raises(SystemExit) if command == "evaluate.py" else nullcontext():
+        {"train.py": train, "evaluate.py": evaluate}[command].main(["--help"])
+    text = capsys.readouterr().out
+    assert "examples:" in text and len(text.splitlines()) < 60 and max(map(len, text.splitlines())) <= 120

@@ -1,0 +1,192 @@
+"""LAP: each term of its objective, and what is random when."""
+
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+import tritree
+from parsers.lap import kl_to_standard_normal
+from parsers.parallel import Group
+from parsers.parser import Context
+from tests.parsers.helpers import build, one_batch, small_data, tiny_options
+
+
+def small_model(*arguments, unlabeled=4):
+    """With the final weights of all terms."""
+    options = tiny_options("lap", *arguments)
+    data, vocab = small_data(options, 4, unlabeled)
+    model = build(options, vocab).double()
+    at(model, options, data, epoch=options.epochs)
+    return model, data
+
+
+def at(model, options, data, epoch):
+    model.begin_epoch(Context(data, Group("cpu"), options, stage=1, epoch=epoch, epochs=options.epochs))
+
+
+def test_kl_against_torch():
+    mean, log_variance = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    q = Normal(mean, (0.5 * log_variance).exp())
+    expected = kl_divergence(q, Normal(torch.zeros_like(mean), 1)).sum(-1)
+    torch.testing.assert_close(kl_to_standard_normal(mean, log_variance), expected)
+    assert kl_to_standard_normal(torch.zeros(3, 7), torch.zeros(3, 7)).tolist() == [0, 0, 0]
+
+
+def test_the_loss_is_the_sum_of_its_terms():
+    """Without noise z is μ: everything can be computed again, one sentence and one token at a time."""
+    model, data = small_model("--kl-weight=0.3", "--reconstruction=0.7", "--free-nats=2")
+    batch = one_batch(data)
+    mean, log_variance = model.posterior(batch)
+    tree = words = tags = kl = costly = 0
+    for b, n in enumerate(batch.lengths.tolist()):
+        scores = model.scorer(mean[b : b + 1, : n + 1])[0]
+        tree -= tritree.TreeCRF(scores).log_prob(batch.heads[b, : n + 1])
+        for t in range(n + 1):
+            one = kl_to_standard_normal(mean[b, t], log_variance[b, t])
+            kl, costly = kl + one, costly + max(one - 2, 0)
+            if t > 0:  # ROOT is always there: it is not reconstructed
+                logits = model.encoder.word.weight @ model.word_decoder(mean[b, t]) + model.word_bias
+                words -= logits.log_softmax(0)[batch.words[b, t]]
+                tags -= model.tag_decoder(mean[b, t]).log_softmax(0)[batch.pos[b, t]]
+    loss, terms = model.labeled_loss(batch)
+    expected = {"tree": tree, "word_reconstruction": words, "tag_reconstruction": tags, "kl": kl}
+    for name, value in expected.items():
+        torch.testing.assert_close(terms[name], value, msg=name)
+    torch.testing.assert_close(loss, tree + 0.7 * (words + tags) + 0.3 * costly)
+    torch.testing.assert_close(model.unlabeled_loss(batch)[0], loss - tree)
+
+
+@pytest.mark.parametrize("kind", ["labeled", "unlabeled"])
+def test_gradients_with_all_terms(kind):
+    """test_systems has the weights of the first epoch, in which there is no KL."""
+    model, data = small_model("--samples=2", "--kl-weight=1", "--reconstruction=1", "--negatives=5", "--mask=0.5")
+    batch = one_batch(data) if kind == "labeled" else next(data.unlabeled_batches())
+
+    def loss():
+        batch.draw("the same noise each time")
+        return getattr(model, f"{kind}_loss")(batch)[0]
+
+    parameters = [p for name, p in model.named_parameters() if kind == "labeled" or "scorer" not in name]
+    generator = torch.Generator().manual_seed(0)
+    directions = [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in parameters]
+    expected = sum((g * d).sum() for g, d in zip(torch.autograd.grad(loss(), parameters), directions, strict=True))
+    values = []
+    with torch.no_grad():
+        for step in (1e-6, -2e-6, 1e-6):
+            for p, d in zip(parameters, directions, strict=True):
+                p += step * d
+            values.append(loss())
+    torch.testing.assert_close((values[0] - values[1]) / 2e-6, expected, rtol=1e-6, atol=0)
+
+
+def test_the_mean_over_samples_is_an_estimate_of_the_expectation():
+    """As many samples in one step, or one sample in each of as many steps."""
+    many, data = small_model("--samples=500", "--dropout=0", "--word-dropout=0")
+    batch = one_batch(data, 1)
+    with torch.no_grad():
+        torch.nn.init.constant_(many.log_variance.bias, 2)
+        at_once = many.labeled_loss(batch.draw("at once"))[1]
+        many.options.samples = 1
+        steps = [many.labeled_loss(batch.draw("one", i))[1] for i in range(500)]
+        at_mean = many.labeled_loss(next(data.batches(data.labeled[:1], 1)))[1]
+    for name in ("tree", "word_reconstruction", "tag_reconstruction"):
+        values = torch.stack([step[name] for step in steps])
+        error = values.std() / 500**0.5
+        assert abs(at_once[name] - values.mean()) < 6 * error
+        assert abs(at_once[name] - at_mean[name]) > 6 * error  # noise makes a difference, or nothing was shown here
+    assert all(torch.equal(step["kl"], at_once["kl"]) for step in steps)  # in closed form
+
+
+def test_nothing_is_random_at_prediction():
+    model, data = small_model("--samples=3", "--dropout=0.5")
+    batch = one_batch(data)
+    scores = model.arc_scores(batch)
+    torch.manual_seed(123)
+    assert torch.equal(model.arc_scores(batch), scores)
+    assert torch.equal(scores, model.scorer(model.posterior(batch)[0]))  # z = μ
+    assert torch.equal(model.predict(batch), tritree.viterbi(scores, batch.lengths, single_root=True)[1])
+    assert not torch.equal(model.arc_scores(batch.draw("training")), scores)
+    batch.noise = None
+    assert torch.equal(model.labeled_loss(batch)[0], model.labeled_loss(batch)[0])
+
+
+def test_sentences_without_trees_need_no_tree_computation(monkeypatch):
+    model, data = small_model()
+    batch = next(data.unlabeled_batches()).draw("noise")
+    assert batch.heads is None
+
+    def fail(*args, **kwargs):
+        raise AssertionError("a tree was computed")
+
+    for name in ("TreeCRF", "viterbi", "log_partition", "marginals"):
+        monkeypatch.setattr(tritree, name, fail)
+    monkeypatch.setattr(model.scorer, "forward", fail)
+    loss, terms = model.unlabeled_loss(batch)
+    loss.backward()
+    assert "tree" not in terms
+    assert all(p.grad is None for p in model.scorer.parameters())
+    assert all(p.grad is not None for p in model.encoder.parameters())
+
+
+def test_weights_go_from_the_first_to_the_final_ones():
+    arguments = ["--epochs=11", "--anneal=0.5", "--kl-weight=0.2", "--reconstruction-start=1", "--reconstruction=0.5"]
+    model, data = small_model(*arguments)
+    weights = []
+    for epoch in (1, 2, 6, 11):
+        at(model, model.options, data, epoch)
+        weights += [model.kl_weight, model.reconstruction_weight]
+    assert weights == pytest.approx([0, 1, 0.04, 0.9, 0.2, 0.5, 0.2, 0.5])
+    model.options.anneal = 0.0
+    at(model, model.options, data, 1)
+    assert (model.kl_weight, model.reconstruction_weight) == (0.2, 0.5)
+
+
+def test_free_nats():
+    """KL up to so many nats per token costs nothing, and pulls at nothing."""
+    model, data = small_model("--kl-weight=1", "--reconstruction=0", "--free-nats=1e6")
+    loss, terms = model.unlabeled_loss(one_batch(data))
+    assert loss == 0 and terms["kl"] > 0
+    loss.backward()
+    assert not model.mean.weight.grad.any()
+
+
+def test_what_is_hidden_from_the_encoder_is_what_it_must_tell():
+    model, data = small_model("--mask=0.5")
+    batch = next(data.unlabeled_batches()).draw("noise")
+    seen, hidden = model.mask(batch)
+    for name in ("words", "pos"):
+        whole, a, b = (getattr(one, name) for one in (batch, seen, hidden))
+        assert torch.equal(a + b, whole) and not (a * b).any()  # each in one of the two, 0 (unknown) in the other
+        assert a[:, 1:].any() and b[:, 1:].any()
+        assert torch.equal(a[:, 0], whole[:, 0])  # ROOT is seen
+    before = model.unlabeled_loss(batch.draw("noise"))[1]
+    model.options.mask = 0.0
+    after = model.unlabeled_loss(batch.draw("noise"))[1]
+    for name in ("word_reconstruction", "tag_reconstruction"):
+        assert before[name] > 0 and after[name] == 0
+    batch.noise = None
+    assert all(part is batch for part in model.mask(batch))
+
+
+def test_drawn_words_estimate_the_sum_over_all():
+    """Σ_{v ≠ w} e^{s(v)}, without bias."""
+    model, data = small_model("--negatives=4", unlabeled=30)
+    batch = one_batch(data)
+    z, words = torch.randn(5, 100, dtype=torch.float64), torch.tensor([2, 3, 4, 5, 6])
+    with torch.no_grad():
+        scores = model.encoder.word.weight @ model.word_decoder(z).T + model.word_bias.unsqueeze(1)
+        right = scores.gather(0, words.unsqueeze(0))[0]
+        exact = model.word_log_prob(z, words, None)
+        torch.testing.assert_close(exact, right - scores.logsumexp(0))
+        sums = []
+        for i in range(3000):
+            log_prob = model.word_log_prob(z, words, batch.draw(i).noise)
+            sums.append((right - log_prob).exp() - right.exp())
+        sums = torch.stack(sums)
+    expected = scores.exp().sum(0) - right.exp()
+    assert ((sums.mean(0) - expected).abs() < 5 * sums.std(0) / len(sums) ** 0.5).all()
+
+
+def test_words_of_unlabeled_sentences_have_embeddings():
+    model, _ = small_model(unlabeled=50)
+    assert model.encoder.num_words == len(model.vocab.words) > model.vocab.num_labeled
