@@ -36,7 +36,7 @@ def with_confidence(parse: Parse) -> str:
 
 
 def _misc(misc: str, probability: float) -> str:
-    kept = [item for item in misc.split("|") if item not in ("_", "") and not item.startswith(KEY)]
+    kept = [item for item in misc.split("|") if not item.startswith(KEY)] if misc not in ("_", "") else []
     return "|".join([*kept, f"{KEY}{probability:.4f}"])
 
 

@@ -1,35 +1,117 @@
-"""Learning curves as a picture: the loss and the dev UAS over the epochs."""
+"""Learning curves as pictures: the loss and the dev UAS of a run over its epochs, and those of several runs."""
 
+import contextlib
 import io
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
-from parsers.checkpoint import write
+from parsers.checkpoint import MAX_JSON, write
+from parsers.errors import DataError, UserError, why
 
 
-def draw_curves(path: Path, history: list[dict], title: str) -> None:
-    import matplotlib  # takes a second to import, and is needed only here
+@contextlib.contextmanager
+def plotting(title: str, panels: int) -> Iterator[tuple]:
+    """A figure with some panels side by side. Names of files and runs are shown as they are, `$` too."""
+    import matplotlib  # takes a second to import, and is needed only for pictures
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
+    with matplotlib.rc_context({"text.parse_math": False}):
+        figure = Figure(figsize=(4.5 * panels, 3.7), layout="constrained")
+        figure.suptitle(title)
+        yield figure, figure.subplots(1, panels)
+
+
+def draw_curves(path: Path, history: list[dict], title: str) -> None:
+    """The picture in a run's directory."""
     epochs = [record for record in history if "final" not in record]
     x = range(1, len(epochs) + 1)  # over all stages
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
-    loss, uas = figure.subplots(1, 2)
-    for name in ("loss", "unlabeled_loss"):
-        if any(name in record for record in epochs):
-            loss.plot(x, [record.get(name) for record in epochs], label=name.replace("_", " "), marker=".")
-    for name in ("dev_uas", "dev_uas_without_punctuation"):
-        if any(name in record for record in epochs):
-            uas.plot(x, [record.get(name) for record in epochs], label=name[4:].replace("_", " "), marker=".")
-    for axes, what in ((loss, "training loss per word"), (uas, "dev UAS, %")):
-        axes.set(xlabel="epoch", ylabel=what)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(alpha=0.3)
-        if axes.lines:
-            axes.legend()
-    figure.suptitle(title)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
+    with plotting(title, 2) as (figure, (loss, uas)):
+        for name in ("loss", "unlabeled_loss"):
+            if any(name in record for record in epochs):
+                loss.plot(x, [record.get(name) for record in epochs], label=name.replace("_", " "), marker=".")
+        for name in ("dev_uas", "dev_uas_without_punctuation"):
+            if any(name in record for record in epochs):
+                uas.plot(x, [record.get(name) for record in epochs], label=name[4:].replace("_", " "), marker=".")
+        for axes, what in ((loss, "training loss per word"), (uas, "dev UAS, %")):
+            _over_epochs(axes, what)
+            if axes.lines:
+                axes.legend()
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=120)
     write(path, picture.getvalue())
+
+
+def _over_epochs(axes, what: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set(xlabel="epoch", ylabel=what)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+
+
+def read_history(directory: Path) -> list[dict]:
+    """The lines of a run's metrics.jsonl."""
+    path = directory / "metrics.jsonl"
+    try:
+        if not path.exists():
+            raise UserError(f"{directory} has no metrics.jsonl yet: no epoch has ended")
+        if path.stat().st_size > MAX_JSON:
+            raise DataError(str(path), None, "this file is too large to be part of a run")
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise DataError(str(path), None, f"can't be read: {why(error)}") from None
+    history = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise DataError(str(path), number, "expected a JSON object: the file is damaged")
+        history.append({k: v for k, v in record.items() if isinstance(v, int | float)})
+    if not history:
+        raise DataError(str(path), None, "this file is empty")
+    return history
+
+
+def summarize(history: list[dict]) -> dict:
+    """The figures of a run: the epochs so far, the best dev UAS, and what it attains on the test set at the end."""
+    epochs = [record for record in history if "final" not in record]
+    final = history[-1] if "final" in history[-1] else {}
+    dev = [record["dev_uas"] for record in epochs if "dev_uas" in record]
+    return {
+        "epochs": len(epochs),
+        "dev_uas": final.get("dev_uas", max(dev, default=None)),
+        "test_uas": final.get("test_uas"),
+    }
+
+
+def comparison_plot(histories: dict[str, list[dict]]) -> bytes:
+    """A PNG: the dev UAS of several runs over their epochs, and what each attains."""
+    with plotting("", 2) as (figure, (curves, final)):
+        handles = []
+        for number, history in enumerate(histories.values()):
+            uas = [record.get("dev_uas") for record in history if "final" not in record]
+            y = [float("nan") if value is None else value for value in uas]
+            handles += curves.plot(range(1, len(y) + 1), y, marker=".", color=f"C{number % 10}")
+        _over_epochs(curves, "dev UAS, %")
+        figure.legend(handles, list(histories), loc="outside upper center", ncols=min(3, len(histories)), fontsize=8)
+
+        for place, summary in enumerate(map(summarize, histories.values())):
+            for name, mark in (("dev", "o"), ("test", "D")):
+                if (value := summary[f"{name}_uas"]) is not None:
+                    final.plot(
+                        value, place, mark, color=f"C{place % 10}", fillstyle="none" if name == "dev" else "full"
+                    )
+                    label = f"{name} {value:.2f}"
+                    final.annotate(label, (value, place), (0, 8), textcoords="offset points", ha="center", fontsize=7)
+        final.set_yticks(range(len(histories)), [Path(name).name for name in histories], fontsize=8)
+        final.set(xlabel="UAS of the best epoch, %", ylim=(len(histories) - 0.5, -0.5))
+        final.margins(x=0.2)
+        final.grid(alpha=0.3)
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=120)
+    return picture.getvalue()

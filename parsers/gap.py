@@ -15,8 +15,10 @@ B in closed form.
 
 What to know about it:
  - With Θ fixed, log θ is a constant in J_l, so the encoder's gradient is NTP's. By Algorithm 1 alone, Θ and the
-   unlabelled sentences change nothing but s′ when sentences are parsed. `--unlabeled-weight W` lets the encoder learn
-   from J_u too.
+   unlabelled sentences change nothing but s′ when sentences are parsed.
+ - `--unlabeled-weight W` adds a second stage, in which the encoder learns from unlabelled sentences too, by the ELBO:
+   it is drawn towards Q. With `--posterior fixed` Q is that of the best parser of the first stage, without dropout;
+   with `moving` it is that of the parser which learns, and the gradient is that of J_u itself.
  - Trees are predicted with s′ = s + λ log θ, and Q is made from the same. λ = 1 is the model as it stands; a smaller λ
    trusts the coarse decoder less, and parses better. By default λ is chosen on the dev set after each epoch.
  - `--theta words` is the paper's decoder, words from words. `--theta tags` generates the modifier's tag and where it
@@ -26,7 +28,7 @@ What to know about it:
 """
 
 from argparse import Namespace, _ArgumentGroup
-from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -37,7 +39,7 @@ from parsers.batches import Batch
 from parsers.data import EVALUATION_BATCH
 from parsers.metrics import Scores
 from parsers.options import number
-from parsers.parser import Context, Loss, Metrics, Parser
+from parsers.parser import Context, Metrics, Parser
 from parsers.theta import Counts, Theta
 from parsers.vectors import Vectors
 from parsers.vocab import ROOT, UNKNOWN, Vocabulary
@@ -50,6 +52,7 @@ DISTANCES = (1, 2, 3, 4, 6, 11)  # arcs from one of these lengths up to the next
 
 class GAP(Parser):
     uses_unlabeled = True
+    trees_first = True
     resizable = tuple(f"theta.{name}" for name in Theta.resizable)
 
     @classmethod
@@ -61,7 +64,14 @@ class GAP(Parser):
         add("--rare", type=number(int, 0, 10**9), default=1, metavar="N", help="words this rare are one for Θ (1)")
         add("--power", choices=("arc", "tree"), default="tree", help="what is raised to 1/(1−σ) (tree)")
         add("--sigma", type=number(float, 0, 1), default=0.3, metavar="S", help="goes from 1 to S (0.3)")
-        add("--unlabeled-weight", type=number(float, 0, 1e6), default=0.0, metavar="W", help="of J_u (0)")
+        add(
+            "--unlabeled-weight",
+            type=number(float, 0, 1e6),
+            default=0.0,
+            metavar="W",
+            help="of J_u for the encoder (0)",
+        )
+        add("--posterior", choices=("fixed", "moving"), default="fixed", help="whose Q it learns from (fixed)")
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
         super().__init__(options, vocab, vectors)
@@ -77,6 +87,10 @@ class GAP(Parser):
         classes[ROOT] = ROOT
         self.register_buffer("word_class", classes, persistent=False)
         self.sigma = 1.0
+        self.stages = 2 if options.unlabeled_weight else 1
+        if self.stages == 2 and options.posterior == "fixed":
+            self.teacher = Parser(options, vocab, vectors).requires_grad_(False)  # s of the first stage
+            self.register_buffer("teacher_weight", torch.tensor(weight, dtype=torch.float64))  # and its λ
 
     def decoder_events(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What each arc (h, m) is for Θ: the numbers of its head and of its modifier, both [B, N, N]."""
@@ -95,14 +109,17 @@ class GAP(Parser):
         """log θ(m | h), [B, N, N]."""
         return self.theta.log_prob(*self.decoder_events(batch))
 
-    def arc_scores(self, batch: Batch) -> Tensor:
-        """s′ = s + λ log θ: what trees are predicted from."""
-        s = self.encoder_scores(batch)
-        return s + (self.theta_weight * self.log_theta(batch)).to(s.dtype)
+    def combine(self, s: Tensor, batch: Batch, weight: Tensor | float) -> Tensor:
+        """s′ = s + λ log θ"""
+        return s + (weight * self.log_theta(batch)).to(s.dtype)
 
     def encoder_scores(self, batch: Batch) -> Tensor:
         """s(h, m), [B, N, N]"""
         return super().arc_scores(batch)
+
+    def arc_scores(self, batch: Batch) -> Tensor:
+        """s′: what trees are predicted from."""
+        return self.combine(self.encoder_scores(batch), batch, self.theta_weight)
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """−J_l = log Z(x) − s(T) − Σ_{(h, m) ∈ T} log θ(m | h); the last term has no gradient while Θ is fixed."""
@@ -112,32 +129,31 @@ class GAP(Parser):
         return tree_loss - reconstruction, {"tree_loss": tree_loss}
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        """−W · J_u, in which σ holds the entropy of Q down. The best Q for that has a closed form (`posterior`), and so
-        has what it attains:
+        """−W times the ELBO, as far as the encoder is concerned. Its gradient is the arcs of P_Φ less those of Q: the
+        encoder learns what the decoder adds to its opinion."""
+        s = self.encoder_scores(batch)
+        if self.options.posterior == "fixed":
+            clean = replace(batch, noise=None)
+            Q = self.posterior(self.combine(self.teacher.arc_scores(clean), clean, self.teacher_weight), batch.lengths)
+            loss = kl_divergence(Q, TreeCRF(s, batch.lengths, validate_args=False)).sum()  # KL(Q ‖ P_Φ)
+        else:
+            loss = -self.J_u(s, self.combine(s, batch, self.theta_weight), batch.lengths).sum()
+        return self.options.unlabeled_weight * loss, {}
+
+    def J_u(self, s: Tensor, s1: Tensor, lengths: Tensor) -> Tensor:
+        """log U − log Z, [B], in which σ holds the entropy of Q down. The best Q for that has a closed form
+        (`posterior`), and so has what it attains:
 
             max_Q E_Q[λ log P_Θ(x | T)] − KL(Q ‖ P_Φ) − σ H(Q) = (1 − σ) log Σ_T exp(s′(T) / (1 − σ)) − log Z(x)
 
-        At σ = 0 it is log U − log Z, at σ = 1 max_T s′(T) − log Z. Its gradient is the arcs of Q less those of P_Φ: the
-        encoder learns what the decoder adds to its own opinion, and to be as sure as Q is.
+        At σ = 0 it is log U − log Z, at σ = 1 max_T s′(T) − log Z. Its gradient is the arcs of Q less those of P_Φ.
         """
-        s = self.encoder_scores(batch)
-        s1 = s + (self.theta_weight * self.log_theta(batch)).to(s.dtype)  # s′
         sigma = self.sigma if self.options.power == "tree" else 0.0
         if sigma == 1:
-            log_u = tritree.viterbi(s1, batch.lengths)[0]
+            log_u = tritree.viterbi(s1, lengths)[0]
         else:
-            log_u = (1 - sigma) * tritree.log_partition(s1 / (1 - sigma), batch.lengths)
-        J_u = (log_u - tritree.log_partition(s, batch.lengths)).sum()
-        return -self.options.unlabeled_weight * J_u, {}
-
-    def steps(self, context: Context) -> Iterator[tuple[Loss, Batch]]:
-        """Algorithm 1, lines 4–6: Adam on the trees; with --unlabeled-weight, on unlabelled sentences in between."""
-        if self.options.unlabeled_weight:
-            return super().steps(context)
-        return ((self.labeled_loss, batch) for batch in context.data.labeled_batches(context.stage, context.epoch))
-
-    def num_steps(self, context: Context) -> int:
-        return super().num_steps(context) if self.options.unlabeled_weight else context.data.num_labeled_batches
+            log_u = (1 - sigma) * tritree.log_partition(s1 / (1 - sigma), lengths)
+        return log_u - tritree.log_partition(s, lengths)
 
     def posterior(self, s1: Tensor, lengths: Tensor) -> TreeCRF:
         """Q(T) ∝ exp s′(T), or, with --power tree, Q(T) ∝ (exp s′(T))^{1/(1−σ)}: the same with scores s′ / (1 − σ). For
@@ -157,13 +173,19 @@ class GAP(Parser):
         return Q.marginals
 
     def begin_stage(self, context: Context) -> bool:
-        """Line 1: Θ is initialised with the trees."""
-        self.renew_theta(context, self.count_trees(context))
+        """Line 1: Θ is initialised with the trees. The second stage keeps it, and the best parser is the teacher."""
+        if context.stage == 1:
+            self.renew_theta(context, self.count_trees(context))
+        elif self.options.posterior == "fixed":
+            self.teacher.encoder.load_state_dict(self.encoder.state_dict())
+            self.teacher.scorer.load_state_dict(self.scorer.state_dict())
+            self.teacher_weight.copy_(self.theta_weight)
         return False
 
     def begin_epoch(self, context: Context) -> None:
-        """σ goes down to --sigma in the first half of the epochs, since most runs end before the last one."""
-        self.sigma = max(self.options.sigma, 1 - 2 * context.progress * (1 - self.options.sigma))
+        """σ goes down to --sigma in the first half of the first stage's epochs: most runs end before the last one."""
+        progress = min(1.0, 2 * context.progress) if context.stage == 1 else 1.0
+        self.sigma = (1 - progress) + progress * self.options.sigma
 
     def end_epoch(self, context: Context) -> Metrics:
         """Lines 7–13, and the choice of λ."""
@@ -191,7 +213,7 @@ class GAP(Parser):
                 continue
             s, log_theta, lengths = self.encoder_scores(batch), self.log_theta(batch), batch.lengths
             P = TreeCRF(s, lengths, validate_args=False)
-            Q = self.posterior((s + self.theta_weight * log_theta).to(s.dtype), lengths)
+            Q = self.posterior(s + (self.theta_weight * log_theta).to(s.dtype), lengths)
             buffer.add(*self.decoder_events(batch), self.expectations(Q))
             reconstruction, kl = elbo(Q, P, log_theta)
             J_u = tritree.log_partition(s + log_theta, lengths) - P.log_partition  # log U(x) − log Z(x)

@@ -40,8 +40,8 @@ class LAP(Parser):
         add = group.add_argument
         add("--latent-size", type=SIZE, default=100, metavar="N", help="of z (100)")
         add("--samples", type=COUNT, default=1, metavar="N", help="of z per step, in training (1)")
-        add("--kl-weight", type=WEIGHT, default=0.001, metavar="W", help="of the KL term, in the end (0.001)")
-        add("--free-nats", type=WEIGHT, default=0, metavar="N", help="KL of a token that costs nothing (0)")
+        add("--kl-weight", type=WEIGHT, default=0.0002, metavar="W", help="of the KL term, in the end (0.0002)")
+        add("--free-nats", type=WEIGHT, default=0.0, metavar="N", help="KL of a token that costs nothing (0)")
         add("--reconstruction", type=WEIGHT, default=0.1, metavar="W", help="its weight, in the end (0.1)")
         add("--reconstruction-start", type=WEIGHT, default=0.1, metavar="W", help="in the first epoch (0.1)")
         add("--anneal", type=SHARE, default=0.2, metavar="SHARE", help="of the epochs, until weights are final (0.2)")
@@ -91,11 +91,10 @@ class LAP(Parser):
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """−J with ε = 1"""
-        seen, hidden = self.mask(batch)
-        mean, log_variance = self.posterior(seen)
-        z = self.sample(mean, log_variance, seen)
+        mean, log_variance = self.posterior(batch)
+        z = self.sample(mean, log_variance, batch)
         tree = self.tree_term(z, batch)
-        loss, metrics = self.autoencoder_loss(z, mean, log_variance, hidden)
+        loss, metrics = self.autoencoder_loss(z, mean, log_variance, batch)
         return tree + loss, {"tree": tree, **metrics}
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -105,7 +104,7 @@ class LAP(Parser):
         return self.autoencoder_loss(self.sample(mean, log_variance, seen), mean, log_variance, hidden)
 
     def mask(self, batch: Batch) -> tuple[Batch, Batch]:
-        """What the encoder sees of the words and tags, and the others; the unknown symbol stands where nothing is."""
+        """What the encoder sees of the words and tags, and what it does not; in each the rest is unknown."""
         if batch.noise is None:
             return batch, batch
         words, tags = (batch.noise.uniform(2, batch.N) < self.options.mask).unbind(1)
@@ -114,6 +113,8 @@ class LAP(Parser):
             batch,
             words=batch.words.masked_fill(words, UNKNOWN),
             pos=batch.pos.masked_fill(tags, UNKNOWN),
+            xpos=batch.xpos.masked_fill(tags, UNKNOWN),
+            feats=batch.feats.masked_fill(tags.unsqueeze(2), UNKNOWN),
             vectors=None if batch.vectors is None else batch.vectors.masked_fill(words, 0),
         )
         hidden = replace(
@@ -142,11 +143,13 @@ class LAP(Parser):
         position = torch.arange(batch.N, device=batch.device)
         is_word = (position > 0) & (position <= batch.lengths.unsqueeze(1))
         sums = []
-        for targets, log_prob in ((batch.words, self.word_log_prob), (batch.pos, self.tag_log_prob)):
-            known = is_word & (targets != UNKNOWN)  # what is not in the vocabulary is not given back
-            z_known = z.transpose(1, 2)[known]  # [tokens, samples, size]
-            targets = targets[known].unsqueeze(1).expand(z_known.shape[:2])
-            sums.append(-log_prob(z_known.flatten(0, 1), targets.flatten(), batch.noise).sum() / z.shape[1])
+        # Like the LSTM it stays in float32 on a CPU, where large products in half precision are many times slower.
+        with torch.autocast(z.device.type, enabled=z.is_cuda and torch.is_autocast_enabled("cuda")):
+            for targets, log_prob in ((batch.words, self.word_log_prob), (batch.pos, self.tag_log_prob)):
+                known = is_word & (targets != UNKNOWN)  # what is not in the vocabulary is not given back
+                z_known = z.transpose(1, 2)[known]  # [tokens, samples, size]
+                targets = targets[known].unsqueeze(1).expand(z_known.shape[:2])
+                sums.append(-log_prob(z_known.flatten(0, 1), targets.flatten(), batch.noise).sum() / z.shape[1])
         return sums[0], sums[1]
 
     def tag_log_prob(self, z: Tensor, tags: Tensor, noise: Noise | None) -> Tensor:

@@ -2,8 +2,9 @@
 
 There are B·N² arcs with a tanh for each hidden unit, which makes this formula the second most expensive part of a
 parser. With tanh x = 1 − 2 / (1 + e²ˣ) and e²⁽ᵃ⁺ᵇ⁾ = e²ᵃ·e²ᵇ, the exponentials are needed for words only, and an arc
-costs a product, a sum and a division: 5 times faster than torch.tanh on a CPU. Arcs are done in pieces that fit in the
-cache, and again in the backward pass instead of keeping B·N²·hidden numbers.
+costs a product, a sum and a division. Arcs are done in pieces that fit in the cache, and again in the backward pass
+instead of keeping B·N²·hidden numbers. Forward and backward on one core, against torch.tanh: 0.46 ms for 0.79 with 4
+sentences of 20 words, 3.7 for 9.5 with 32 of 24, 36 for 304 with one of 499.
 """
 
 import torch

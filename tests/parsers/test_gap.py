@@ -187,8 +187,8 @@ def test_labeled_loss():
 
 @pytest.mark.parametrize("sigma", [0.0, 0.4, 1.0])
 def test_unlabeled_loss(sigma):
-    """What it says: W times the regularised ELBO of Q; the gradient is the arcs of Q less those of P."""
-    model, data, _ = gap("--unlabeled-weight=2", "--theta-weight=0.7")
+    """W times the ELBO of Q, regularised; the gradient is the arcs of P less those of Q, and the same if Q is fixed."""
+    model, data, _ = gap("--unlabeled-weight=2", "--posterior=moving", "--theta-weight=0.7")
     model.sigma = sigma
     batch = next(data.unlabeled_batches())
     s, log_theta = model.encoder_scores(batch).requires_grad_(), 0.7 * model.log_theta(batch)
@@ -199,15 +199,40 @@ def test_unlabeled_loss(sigma):
     torch.testing.assert_close(loss, -2 * (reconstruction - kl - sigma * Q.entropy()).sum())
     loss.backward()
     torch.testing.assert_close(s.grad, 2 * (P.marginals - Q.marginals))
+    (grad,) = torch.autograd.grad(2 * torch.distributions.kl_divergence(Q, P).sum(), s)
+    torch.testing.assert_close(grad, s.grad)
 
 
-def test_the_encoder_learns_from_unlabelled_sentences_if_told(tmp_path):
-    options = tiny_options("gap", "--epochs=1")
-    record = small_trainer(options, tmp_path / "a", unlabeled=9).train().history[0]
-    assert "unlabeled_loss" not in record
-    options = tiny_options("gap", "--epochs=1", "--unlabeled-weight=0.5")
-    record = small_trainer(options, tmp_path / "b", unlabeled=9).train().history[0]
-    assert math.isfinite(record["unlabeled_loss"])
+def test_the_teacher():
+    """The second stage learns from Q of the best parser before it, without dropout."""
+    model, data, context = gap("--unlabeled-weight=2")
+    context.stage = 2
+    model.theta_weight.fill_(0.6)
+    model.begin_stage(context)
+    model.begin_epoch(context)
+    assert model.sigma == 0.3 and model.teacher_weight == 0.6
+    batch = next(data.unlabeled_batches())
+    Q = tritree.TreeCRF(model.arc_scores(batch) / 0.7, batch.lengths)
+    model.scorer.weight.mul_(2)
+    model.theta_weight.fill_(0)
+    P = tritree.TreeCRF(model.encoder_scores(batch.draw("dropout")), batch.lengths)
+    loss, _ = model.unlabeled_loss(batch.draw("dropout"))
+    torch.testing.assert_close(loss, 2 * torch.distributions.kl_divergence(Q, P).sum())
+
+
+@pytest.mark.parametrize("posterior", ["fixed", "moving"])
+def test_the_encoder_learns_from_unlabelled_sentences_if_told(tmp_path, posterior):
+    plain, both = (
+        small_trainer(
+            tiny_options("gap", "--epochs=1", f"--posterior={posterior}", *extra), tmp_path / name, unlabeled=9
+        )
+        .train()
+        .history[:-1]
+        for name, extra in (("plain", []), ("both", ["--unlabeled-weight=0.5"]))
+    )
+    assert len(plain) == 1 and "unlabeled_loss" not in plain[0]
+    assert [record["stage"] for record in both] == [1, 2] and "unlabeled_loss" not in both[0]
+    assert math.isfinite(both[1]["unlabeled_loss"])
 
 
 def test_an_epoch_by_hand():
@@ -303,10 +328,10 @@ def test_two_processes_count_as_one():
 
 
 def test_theta_survives_an_interruption(tmp_path):
-    options = tiny_options("gap", "--epochs=3", "--unlabeled-weight=0.5")
+    options = tiny_options("gap", "--epochs=2", "--unlabeled-weight=0.5")
     whole = small_trainer(options, tmp_path / "whole", count=8, unlabeled=9)
     expected = figures(whole.train().history)
-    for steps in (3, 6):
+    for steps in (3, 7):
         interrupt_after(small_trainer(options, tmp_path / f"{steps}", count=8, unlabeled=9), steps)
         resumed = small_trainer(options, tmp_path / f"{steps}", count=8, unlabeled=9)
         assert resumed.restore() and figures(resumed.train().history) == expected

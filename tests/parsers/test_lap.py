@@ -5,6 +5,7 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 import tritree
+from parsers.batches import collate
 from parsers.lap import kl_to_standard_normal
 from parsers.parallel import Group
 from parsers.parser import Context
@@ -190,3 +191,13 @@ def test_drawn_words_estimate_the_sum_over_all():
 def test_words_of_unlabeled_sentences_have_embeddings():
     model, _ = small_model(unlabeled=50)
     assert model.encoder.num_words == len(model.vocab.words) > model.vocab.num_labeled
+
+
+@pytest.mark.parametrize("kind", ["labeled", "unlabeled"])
+def test_processes_that_share_a_batch_draw_the_same_words(kind):
+    model, data = small_model("--negatives=5", "--samples=2")
+    loss = getattr(model, f"{kind}_loss")
+    whole = collate(data.labeled)
+    halves = [collate(data.labeled, rank, world=2) for rank in range(2)]
+    expected = loss(whole.draw("noise"))[0]
+    torch.testing.assert_close(sum(loss(half.draw("noise"))[0] for half in halves), expected)

@@ -1,0 +1,187 @@
+"""What evaluate.py does: parse and score a file, compare two runs, draw the curves of several."""
+
+import json
+import math
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import tee
+from pathlib import Path
+
+from parsers.batches import Encoding
+from parsers.breakdown import Breakdown
+from parsers.calibration import Calibration, reliability_plot
+from parsers.comparison import HEADER, Comparison
+from parsers.confidence import with_confidence
+from parsers.conllu import Sentence, read
+from parsers.curves import comparison_plot, read_history, summarize
+from parsers.data import find_split, find_treebank
+from parsers.errors import DataError, UserError
+from parsers.evaluation import parse_sentences
+from parsers.metrics import Scores, is_punctuation
+from parsers.output import output
+from parsers.parallel import choose_device
+from parsers.parse import Parse
+from parsers.report import (
+    MOST_ARCS,
+    Report,
+    comparison_tables,
+    evaluation_tables,
+    reading,
+    runs_table,
+)
+from parsers.run import Run
+
+
+def find_file(options: Namespace) -> str:
+    if options.treebank:
+        return find_split(find_treebank(options.treebank), options.split or "test")
+    return options.paths[-1]
+
+
+class RunParser:
+    """The best model of a run."""
+
+    def __init__(self, path: str, options: Namespace):
+        run = Run.open(path)
+        self.path, self.options = path, options
+        self.model, vocab, vectors = run.load_model(run.config()[0], choose_device(options.device, 0))
+        self.encoding = Encoding(vocab, vectors)
+
+    def __call__(self, sentences: Iterable[Sentence], top_heads: bool = False) -> Iterator[Parse]:
+        """Parses; an error after the last sentence if --constrain left no tree for some."""
+        options, impossible = self.options, 0
+        how = {"decode": options.decode, "constrain": options.constrain, "top_heads": top_heads}
+        for parse in parse_sentences(self.model, self.encoding, sentences, not options.multi_root, **how):
+            if math.isfinite(parse.log_prob):
+                yield parse
+            elif options.constrain and parse.heads[0] < 0:
+                impossible += 1
+                print(f"evaluate.py: {no_tree(parse.sentence, not options.multi_root)}", file=sys.stderr)
+            else:
+                raise UserError(f"{self.path}: the scores of its model are not numbers: train it again")
+        if impossible:
+            raise UserError(
+                f"{impossible} sentence{'s' * (impossible > 1)} can't be parsed as the file says; nothing was written"
+            )
+
+
+def no_tree(sentence: Sentence, single_root: bool) -> DataError:
+    """Why no projective tree has the heads in the file, and where."""
+    heads = dict(enumerate(sentence.heads, 1))
+    roots = [word for word, head in heads.items() if head == 0]
+    spans = [(min(head, word), max(head, word), word) for word, head in heads.items() if head >= 0]
+    crossing = next(((v, w) for a, b, v in spans for c, d, w in spans if a < c < b < d), None)
+    word, reason = 1, "no projective tree has the heads in the file: replace one of them by _"
+    if crossing:
+        word = max(crossing)
+        reason = f"the arcs to words {min(crossing)} and {word} cross, which no projective tree has: replace one by _"
+    elif single_root and len(roots) > 1:
+        word, reason = roots[1], f"words {roots[0]} and {roots[1]} both hang from the root: --multi-root allows it"
+    line = sentence.line + sentence.rows[word - 1] - sentence.rows[0]
+    return DataError(sentence.file, line, reason)
+
+
+def evaluate_run(options: Namespace, report: Report) -> int:
+    path = find_file(options)
+    scored = not options.constrain
+    breakdown, calibration = Breakdown(), Calibration()
+    drawings: list[str] = []
+    sentences = 0
+    with ExitStack() as stack:
+        # All files are opened first: what can't be written is known before a long file has been parsed.
+        write, write_json, write_html, write_plot = (
+            stack.enter_context(output(file))
+            for file in (options.output, options.json, options.html, options.calibration)
+        )
+        parser = RunParser(options.paths[0], options)
+        watch = stack.enter_context(reading(path))
+        began = time.monotonic()
+
+        def results() -> Iterator[Parse]:
+            nonlocal sentences
+            for parse in parser(watch(read(path)), top_heads=bool(options.html or options.draw)):
+                sentences += 1
+                if scored:
+                    breakdown.add(parse)
+                    calibration.add(parse)
+                else:
+                    parse.gold = None  # it was given, not found
+                if options.output:
+                    write(with_confidence(parse) if options.confidence else parse.sentence.text(parse.heads))
+                if options.draw and len(drawings) < options.draw:
+                    drawings.append(draw(parse, report))
+                yield parse
+
+        if options.html:
+            from parsers.page import write_page
+
+            write_page(results(), write_html, f"{options.paths[0]}: {path}")
+        else:
+            for _ in results():
+                pass
+        seconds = time.monotonic() - began
+        figures = {**breakdown.figures(), **calibration.figures(), "parsed_sentences": sentences}
+        figures["sentences_per_second"] = sentences / max(seconds, 1e-9)
+        if options.calibration:
+            if not breakdown.scores.words:
+                raise UserError(f"{path} has no heads to compare with: --calibration needs them")
+            write_plot(reliability_plot(figures, os.path.basename(path)))
+        write_json(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+
+    report.write("".join(f"{text}\n\n" for text in drawings))
+    if breakdown.scores.words:
+        report.show(evaluation_tables(figures))
+    else:
+        why = "no heads in the file" if scored else "the heads in the file were kept"
+        report.show(f"{why}: not scored")
+    report.show(f"{sentences:,} sentences, {figures['sentences_per_second']:.0f} per second")
+    return 0
+
+
+def draw(parse: Parse, report: Report) -> str:
+    from parsers.draw import draw_tree
+
+    return draw_tree(parse, report.width, report.color).rstrip("\n")
+
+
+def compare_runs(options: Namespace, report: Report) -> int:
+    path = find_file(options)
+    comparison, scores, sentences = Comparison(), (Scores(), Scores()), 0
+    rows: list[list[str]] = []
+    with ExitStack() as stack:
+        write, write_json = (stack.enter_context(output(file)) for file in (options.output, options.json))
+        first, second = (RunParser(run, options) for run in options.compare)
+        watch = stack.enter_context(reading(path))
+        write("\t".join(HEADER) + "\n")
+        # The two stay within a window of each other: no more than what one of them has read ahead is kept.
+        one, other = tee(watch(read(path)))
+        for parses in zip(first(one), second(other), strict=True):
+            sentences += 1
+            sentence = parses[0].sentence
+            punctuation = list(map(is_punctuation, sentence.upos, sentence.xpos))
+            for score, parse in zip(scores, parses, strict=True):
+                score.add(parse.heads, sentence.heads, punctuation)
+            for difference in comparison.add(*parses):
+                row = difference.row()
+                write("\t".join(row) + "\n")
+                if len(rows) < MOST_ARCS:
+                    rows.append(row)
+        figures = {**comparison.figures(), "scores": [score.summary() for score in scores], "sentences": sentences}
+        write_json(json.dumps({"runs": options.compare, **figures}, indent=1, ensure_ascii=False) + "\n")
+    report.show(comparison_tables(figures, options.compare, rows))
+    return 0
+
+
+def draw_runs(options: Namespace, report: Report) -> int:
+    path = options.output or "curves.png"
+    with output(path) as write:
+        histories = {name: read_history(Run.open(name).directory) for name in options.curves}
+        write(comparison_plot(histories))
+    report.show(runs_table({name: summarize(history) for name, history in histories.items()}))
+    if path != "-":
+        report.show(f"\nthe curves are in {Path(path)}")
+    return 0
