@@ -97,6 +97,9 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         raise UserError("--confidence is written to --output: name a file")
     if options.constrain and options.calibration:
         raise UserError("--calibration compares with the heads in the file, which --constrain keeps: choose one")
+    for name in FILES:
+        if getattr(options, name) == "":
+            raise UserError(f"--{name} has no name: name a file")
     files = [getattr(options, name) for name in FILES if getattr(options, name)]
     for path in files:
         if files.count(path) > 1:

@@ -129,7 +129,7 @@ def runs_table(summaries: dict[str, dict]) -> Table:
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column(first)
+    table.add_column(first, overflow="fold")
     for name in others:
         table.add_column(name, justify="left" if name == "of" else "right", no_wrap=True)
     return table

@@ -294,6 +294,7 @@ def test_pictures(place, tmp_path, capfd):
         (["RUN", "FILE", "--treebank", "DIR"], "name either a FILE or a --treebank"),
         (["RUN", "FILE", "--split=dev"], "--split is a part of a --treebank"),
         (["RUN", "FILE", "--confidence"], "--confidence is written to --output"),
+        (["RUN", "FILE", "--output="], "--output has no name"),
         (["RUN", "FILE", "--draw=0"], "--draw: '0' is not an integer"),
         (["RUN", "FILE", "--decode=magic"], "invalid choice: 'magic'"),
         (["RUN", "FILE", "--output=-", "--json=-"], "standard output can't take two outputs"),

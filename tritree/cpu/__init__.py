@@ -32,13 +32,14 @@ INSIDE, INSIDE_OUTSIDE, TANGENT, VITERBI, SAMPLE = 0.06, 0.12, 0.6, 0.04, 2.0
 SCALED = 10  # times that, with exponents
 RELAXED, RELAXED_GRADIENT = 0.8, 2.0
 WORTH_A_THREAD = 100_000  # nanoseconds
-_FLOAT64 = np.dtype(np.float64)
+_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
+_TORCH = {np.dtype(np.float32): torch.float32, _FLOAT64: torch.float64, _INT64: torch.int64}
 PARTS_PER_THREAD = 4  # of a few sentences' samples, so that all end at about the same time
 
 
 def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     batch = _Batch(scores, lengths)
-    array, log_z = batch.new(np.float64)
+    array, log_z = batch.new(_FLOAT64)
     nothing = np.empty((0, 0, 0), batch.dtype)
     batch.run_with_fallback(posterior, Linear, Scaled, INSIDE, single_root, array, nothing)
     return log_z
@@ -46,7 +47,7 @@ def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
 
 def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
     batch = _Batch(scores, lengths)
-    (z, log_z), (mu, marginals) = batch.new(np.float64), batch.new(batch.dtype, batch.N, batch.N)
+    (z, log_z), (mu, marginals) = batch.new(_FLOAT64), batch.new(batch.dtype, batch.N, batch.N)
     batch.run_with_fallback(posterior, Linear, Scaled, INSIDE_OUTSIDE, single_root, z, mu)
     return log_z, marginals
 
@@ -61,7 +62,7 @@ def tangent(scores: Tensor, lengths: Tensor, direction: Tensor, single_root: boo
 
 def viterbi(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
     batch = _Batch(scores, lengths)
-    (value, best), (tree, heads) = batch.new(batch.dtype), batch.new(np.int64, batch.N)
+    (value, best), (tree, heads) = batch.new(batch.dtype), batch.new(_INT64, batch.N)
     batch.run(viterbi_kernel, Max, batch.order, VITERBI, (), single_root, value, tree)
     return best, heads
 
@@ -107,9 +108,12 @@ class _Batch:
         self.nodes = longest + 1
 
     def new(self, dtype, *shape):
-        """An array for results, and the tensor over it. (The other way round takes three times as long.)"""
-        array = np.empty((self.order.size, *shape), dtype)
-        return array, torch.from_numpy(array)
+        """An array for results, and the tensor that holds it.
+
+        It is torch that allocates, at multiples of 64 bytes: products of matrices may round differently elsewhere.
+        """
+        tensor = torch.empty((self.order.size, *shape), dtype=_TORCH[dtype])
+        return tensor.numpy(), tensor
 
     def run_with_fallback(self, kernel, fast, exact, cost, *args, num_samples=None):
         """Runs the kernel in the linear domain, and again with exponents for the sentences that it refuses."""
