@@ -270,7 +270,8 @@ def test_calibration_by_hand(tmp_path):
     assert by_threshold[0.5]["coverage"] == 0.75 and by_threshold[0.5]["errors_below"] == 1
 
 
-def test_curves(place, tmp_path, capfd):
+def test_curves(place, tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")  # names of runs are cut off on narrow terminals
     main("--curves", place / "first", place / "second", "--output", tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
     assert str(place / "second") in capfd.readouterr().out.replace("\n", "")
