@@ -101,13 +101,15 @@ def comparison_plot(histories: dict[str, list[dict]]) -> bytes:
         figure.legend(handles, list(histories), loc="outside upper center", ncols=min(3, len(histories)), fontsize=8)
 
         for place, summary in enumerate(map(summarize, histories.values())):
-            for name, mark in (("dev", "o"), ("test", "D")):
+            for name, mark, above in (("dev", "o", -14), ("test", "D", 8)):
                 if (value := summary[f"{name}_uas"]) is not None:
                     final.plot(
                         value, place, mark, color=f"C{place % 10}", fillstyle="none" if name == "dev" else "full"
                     )
                     label = f"{name} {value:.2f}"
-                    final.annotate(label, (value, place), (0, 8), textcoords="offset points", ha="center", fontsize=7)
+                    final.annotate(
+                        label, (value, place), (0, above), textcoords="offset points", ha="center", fontsize=7
+                    )
         final.set_yticks(range(len(histories)), [Path(name).name for name in histories], fontsize=8)
         final.set(xlabel="UAS of the best epoch, %", ylim=(len(histories) - 0.5, -0.5))
         final.margins(x=0.2)
