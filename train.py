@@ -41,6 +41,9 @@ def train(options, sources, run, group, display) -> int:
     from parsers.vectors import read_vectors
 
     is_new = run is None
+    # Kept in config.json: torch's sums depend on the number of threads, and a resumed run must go on as it began.
+    options.threads = options.threads or torch.get_num_threads()
+    torch.set_num_threads(options.threads)
     if is_new:
         corpus = Corpus(options, sources)
         vocab = corpus.vocabulary(options)

@@ -105,6 +105,7 @@ def build_parser(model: str | None = None) -> ArgumentParser:
 
     group = parser.add_argument_group("machine")
     group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
+    group.add_argument("--threads", type=number(int, 1, 4096), metavar="N", help="of a process (as torch has it)")
     precision = group.add_mutually_exclusive_group()
     precision.add_argument("--fp16", action="store_true", help="half precision where it is safe")
     precision.add_argument("--bf16", action="store_true", help="the same with bfloat16")
