@@ -1,11 +1,12 @@
 """Where the time of a training step goes: `python -m perf.profile --model ntp --treebank DIR [options of train.py]`.
 
-The graph is cut behind the encoder and behind the scorer, so that each part's backward pass can be timed alone. "tree"
-is all that tritree's operators do; "loss" is what is left between the scores and the loss. Without data, the
-synthetic treebank.
+Both passes of a part are counted. "tree" is all that tritree's operators do; "loss" is what is left: from the scores to
+the loss, decoders, the choice of a sentence's random numbers. Systems that begin with trees alone are measured where
+they learn from other sentences too. Without data, the synthetic treebank.
 """
 
 import contextlib
+import importlib
 import sys
 import time
 from collections import defaultdict
@@ -20,9 +21,11 @@ import tritree
 from parsers import load_parser
 from parsers.command import run_command
 from parsers.data import EVALUATION_BATCH, Corpus, encode, find_sources
+from parsers.encoder import Encoder
 from parsers.options import parse
 from parsers.parallel import Group
 from parsers.parser import Context, Parser
+from parsers.scorer import ArcScorer
 
 PARTS = ("data", "encoder", "scorer", "tree", "loss", "optimiser")
 STEPS = 200
@@ -46,6 +49,11 @@ class Clock:
             self._turn()
             self.stack.pop()
 
+    def switch(self, name: str) -> None:
+        """The innermost part ends here, and this one begins in its place."""
+        self._turn()
+        self.stack[-1] = name
+
     def _turn(self) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
@@ -55,39 +63,30 @@ class Clock:
         self.last = now
 
 
-class Cuts:
-    """Modules whose results are taken as if they were given, so that the backward pass stops there."""
+def time_module(module: nn.Module, name: str, clock: Clock) -> None:
+    """From now on, both passes of this module are timed: hooks on its input and output tell where the backward pass is.
+    Autograd takes what was computed last first, so a module's part of it comes in one piece."""
+    forward = module.forward
 
-    def __init__(self, clock: Clock):
-        self.clock = clock
-        self.made: list[tuple[str, Tensor, Tensor]] = []
+    def timed(*args, **kwargs) -> Tensor:
+        with clock.part(name):
+            result = forward(*map(_out_of, args), **kwargs)
+        if result.requires_grad:
+            result.register_hook(lambda _: clock.switch(name))
+        return result
 
-    def behind(self, module: nn.Module, name: str) -> None:
-        forward = module.forward
+    def _out_of(value):
+        if not isinstance(value, Tensor) or not value.requires_grad:
+            return value
+        value = value.view_as(value)  # what this module does to the gradient, and not what others do
+        value.register_hook(lambda _: clock.switch("loss"))
+        return value
 
-        def timed(*args, **kwargs) -> Tensor:
-            with self.clock.part(name):
-                result = forward(*args, **kwargs)
-            if not result.requires_grad:
-                return result
-            leaf = result.detach().requires_grad_()
-            self.made.append((name, result, leaf))
-            return leaf
-
-        module.forward = timed
-
-    def backward(self, loss: Tensor) -> None:
-        with self.clock.part("loss"):
-            loss.backward()
-        for name, result, leaf in reversed(self.made):
-            if leaf.grad is not None:
-                with self.clock.part(name):
-                    result.backward(leaf.grad)
-        self.made.clear()
+    module.forward = timed
 
 
-def time_tree(clock: Clock) -> None:
-    """From now on, tritree's operators are timed."""
+def time_tree(device: torch.device, clock: Clock) -> None:
+    """From now on, tritree's operators are timed, and their kernels, which a backward pass calls without them."""
 
     def timed(function: Callable) -> Callable:
         def call(*args, **kwargs):
@@ -96,17 +95,19 @@ def time_tree(clock: Clock) -> None:
 
         return call
 
-    for name in ("inside", "inside_outside", "viterbi", "sample"):
-        setattr(tritree.ops, name, timed(getattr(tritree.ops, name)))
+    backend = tritree.ops.resolve_backend(None, torch.empty(0, device=device))
+    kernels = importlib.import_module("tritree.cpu" if backend == "numba" else "tritree.gpu")
+    for module, names in ((kernels, kernels.__all__), (tritree.ops, ("inside", "inside_outside", "viterbi", "sample"))):
+        for name in names:
+            setattr(module, name, timed(getattr(module, name)))
 
 
 def time_steps(model: Parser, context: Context, clock: Clock) -> tuple[int, int]:
     """Runs some steps as the training loop does; returns their number and that of the sentences."""
-    cuts, optimizer = Cuts(clock), model.make_optimizer()
-    if hasattr(model, "encoder"):
-        cuts.behind(model.encoder, "encoder")
-        cuts.behind(model.scorer, "scorer")
-    model.begin_stage(context)
+    optimizer = model.make_optimizer()
+    for module in model.modules():
+        if isinstance(module, Encoder | ArcScorer):
+            time_module(module, "encoder" if isinstance(module, Encoder) else "scorer", clock)
     steps, sentences, warm = 0, 0, 5
     while steps < STEPS:
         model.begin_epoch(context)
@@ -116,11 +117,11 @@ def time_steps(model: Parser, context: Context, clock: Clock) -> tuple[int, int]
                 loss_function, batch = next(batches, (None, None))
             if batch is None:
                 break
-            batch.draw("profile", context.epoch, steps)
             optimizer.zero_grad()
             with clock.part("loss"):
+                batch.draw("profile", context.epoch, steps)
                 loss, _ = loss_function(batch)
-            cuts.backward(loss / batch.num_words)
+                (loss / batch.num_words).backward()
             with clock.part("optimiser"):
                 nn.utils.clip_grad_norm_(model.parameters(), context.options.clip)
                 optimizer.step()
@@ -142,8 +143,12 @@ def main(arguments: list[str]) -> int:
     torch.manual_seed(options.seed)
     model = load_parser(options.model)(options, vocab).to(group.device)
     clock = Clock()
-    time_tree(clock)
+    time_tree(group.device, clock)
     context = Context(data, group, options, stage=1, epoch=1, epochs=options.epochs)
+    model.begin_stage(context)
+    if model.stages > 1 and data.unlabeled:
+        context.stage = 2
+        model.begin_stage(context)
     steps, sentences = time_steps(model, context, clock)
 
     total = sum(clock.seconds.values())
