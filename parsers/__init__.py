@@ -1,4 +1,4 @@
-"""Dependency parsers on top of tritree: NTP, NMP and what is added to MODELS below. One system is one file.
+"""Dependency parsers on top of tritree: LAP, GAP and the five systems that they are compared with, one file each.
 
 **A system** is a subclass of `Parser` (parser.py), a torch module. The least it has is a loss over trees:
 
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
     from parsers.parser import Parser
 
 MODELS = {
+    "lap": "parsers.lap:LAP",
+    "gap": "parsers.gap:GAP",
     "ntp": "parsers.ntp:NTP",
     "nmp": "parsers.nmp:NMP",
-    "lap": "parsers.lap:LAP",
     "crfae": "parsers.crfae:CRFAE",
     "dppp": "parsers.dppp:DPPP",
     "st": "parsers.st:ST",
-    "gap": "parsers.gap:GAP",
 }
 
 

@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 
 import tritree
-from parsers.batches import Batch
+from parsers.batches import Batch, tree_arcs
 from parsers.data import EVALUATION_BATCH
 from parsers.metrics import Scores
 from parsers.options import number
@@ -125,7 +125,7 @@ class GAP(Parser):
         """−J_l = log Z(x) − s(T) − Σ_{(h, m) ∈ T} log θ(m | h); the last term has no gradient while Θ is fixed."""
         P = TreeCRF(self.encoder_scores(batch), batch.lengths, validate_args=False)
         tree_loss = -P.log_prob(batch.heads).sum()
-        reconstruction = (tree_arcs(batch.heads) * self.log_theta(batch)).sum()
+        reconstruction = torch.where(tree_arcs(batch.heads), self.log_theta(batch), 0).sum()
         return tree_loss - reconstruction, {"tree_loss": tree_loss}
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -247,9 +247,3 @@ class GAP(Parser):
 def elbo(Q: TreeCRF, P: TreeCRF, log_theta: Tensor) -> tuple[Tensor, Tensor]:
     """E_Q[log P_Θ(x | T)] and KL(Q ‖ P_Φ), [B] each: the ELBO is their difference."""
     return (Q.marginals * log_theta).sum((1, 2)), kl_divergence(Q, P)
-
-
-def tree_arcs(heads: Tensor) -> Tensor:
-    """1 for the arcs of trees, [B, N, N]; heads [B, N] as in a batch."""
-    nodes = torch.arange(heads.shape[1], device=heads.device)
-    return (heads.unsqueeze(1) == nodes.unsqueeze(1)).double()

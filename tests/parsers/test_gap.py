@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import tritree
-from parsers.gap import elbo, tree_arcs
+from parsers.batches import tree_arcs
+from parsers.gap import elbo
 from parsers.parallel import Group
 from parsers.parser import Context
 from parsers.theta import Counts, Theta
@@ -127,7 +128,7 @@ def test_at_one_the_best_tree_is_counted(power):
     assert model.sigma == 1
     s = torch.randn(3, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     lengths = torch.tensor([5, 3, 0])
-    best = tree_arcs(tritree.viterbi(s, lengths)[1])
+    best = tree_arcs(tritree.viterbi(s, lengths)[1]).double()
     torch.testing.assert_close(model.expectations(model.posterior(s, lengths)), best)
     model.sigma = 0.999  # the limit is what it tends to
     if power == "tree":
@@ -248,7 +249,7 @@ def test_an_epoch_by_hand():
             arcs = tree_arcs(batch.heads) if batch.heads is not None else tritree.marginals(
                 model.arc_scores(batch) / 0.7
             )  # fmt: skip
-            expected.index_add_(0, (h * model.theta.num_modifiers + m).flatten(), arcs.flatten())
+            expected.index_add_(0, (h * model.theta.num_modifiers + m).flatten(), arcs.flatten().double())
     record = model.end_epoch(context)
     found = torch.zeros_like(expected)
     found[model.theta.keys] = model.theta.counts
@@ -276,7 +277,7 @@ def test_the_weight_is_chosen_on_the_dev_set():
         heads = torch.full(batch.words.shape, -1)
         for row, example in zip(heads, batch.examples, strict=True):
             row[: len(example) + 1] = gold[id(example)]
-        return 1000 * tree_arcs(heads)
+        return 1000.0 * tree_arcs(heads)
 
     model.encoder_scores = certain
     model.choose_weight(context)
