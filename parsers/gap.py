@@ -16,9 +16,11 @@ B in closed form.
 What to know about it:
  - With Θ fixed, log θ is a constant in J_l, so the encoder's gradient is NTP's. By Algorithm 1 alone, Θ and the
    unlabelled sentences change nothing but s′ when sentences are parsed.
- - `--unlabeled-weight W` adds a second stage, in which the encoder learns from unlabelled sentences too, by the ELBO:
-   it is drawn towards Q. With `--posterior fixed` Q is that of the best parser of the first stage, without dropout;
-   with `moving` it is that of the parser which learns, and the gradient is that of J_u itself.
+ - So there is a second stage, in which the encoder learns from unlabelled sentences too, by W times the ELBO
+   (`--unlabeled-weight W`; with 0 there is no such stage, and GAP is Algorithm 1): it is drawn towards Q. With
+   `--posterior fixed`, Q is that of the best parser of the first stage, without dropout, and a new encoder starts from
+   nothing, which gave a better one than going on. With `moving`, Q is that of the parser which learns, and the
+   gradient is that of J_u itself; it goes on from the first stage.
  - Trees are predicted with s′ = s + λ log θ, and Q is made from the same. λ = 1 is the model as it stands; a smaller λ
    trusts the coarse decoder less, and parses better. By default λ is chosen on the dev set after each epoch.
  - `--theta words` is the paper's decoder, words from words. `--theta tags` generates the modifier's tag and where it
@@ -64,13 +66,8 @@ class GAP(Parser):
         add("--rare", type=number(int, 0, 10**9), default=1, metavar="N", help="words this rare are one for Θ (1)")
         add("--power", choices=("arc", "tree"), default="tree", help="what is raised to 1/(1−σ) (tree)")
         add("--sigma", type=number(float, 0, 1), default=0.3, metavar="S", help="goes from 1 to S (0.3)")
-        add(
-            "--unlabeled-weight",
-            type=number(float, 0, 1e6),
-            default=0.0,
-            metavar="W",
-            help="of J_u for the encoder (0)",
-        )
+        weight = number(float, 0, 1e6)
+        add("--unlabeled-weight", type=weight, default=1.0, metavar="W", help="of J_u for the encoder (1)")
         add("--posterior", choices=("fixed", "moving"), default="fixed", help="whose Q it learns from (fixed)")
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
@@ -173,13 +170,18 @@ class GAP(Parser):
         return Q.marginals
 
     def begin_stage(self, context: Context) -> bool:
-        """Line 1: Θ is initialised with the trees. The second stage keeps it, and the best parser is the teacher."""
+        """Line 1: Θ is initialised with the trees. The second stage keeps it, and the best parser is the teacher of a
+        new one."""
         if context.stage == 1:
             self.renew_theta(context, self.count_trees(context))
         elif self.options.posterior == "fixed":
             self.teacher.encoder.load_state_dict(self.encoder.state_dict())
             self.teacher.scorer.load_state_dict(self.scorer.state_dict())
             self.teacher_weight.copy_(self.theta_weight)
+            fresh = Parser(self.options, self.vocab, self.vectors)
+            self.encoder.load_state_dict(fresh.encoder.state_dict())
+            self.scorer.load_state_dict(fresh.scorer.state_dict())
+            return True
         return False
 
     def begin_epoch(self, context: Context) -> None:

@@ -61,7 +61,7 @@ class Parser(nn.Module):
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None, num_words: int = 0):
         super().__init__()
-        self.options, self.vocab = options, vocab
+        self.options, self.vocab, self.vectors = options, vocab, vectors
         self.encoder = Encoder(options, vocab, vectors, num_words)
         self.scorer = ArcScorer(self.encoder.size, options.hidden_size, options.distance)
 

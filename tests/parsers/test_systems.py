@@ -24,10 +24,7 @@ def context(options, data):
 
 @pytest.mark.parametrize(("system", "kind"), LOSSES)
 def test_gradients(system, kind):
-    weight = (
-        ["--unlabeled-weight", "1"] if system == "gap" else []
-    )  # unless asked to, its encoder learns from trees only
-    options = tiny_options(system, "--distance", *weight)
+    options = tiny_options(system, "--distance")
     data, vocab = small_data(options, 4, unlabeled=4)
     model = build(options, vocab).double()
     for parameter in model.parameters():
