@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from perf.cases import OPERATIONS, SIZES, Size, uniform
+from perf.cases import OPERATIONS, SIZES, Size, operations, uniform
 from perf.providers import check, expected, providers
 from perf.report import OUTPUT, milliseconds
 
@@ -85,7 +85,7 @@ def measure(gpu: Gpu, size: Size, operation: str, provider, right) -> dict:
 
 
 def run(gpu: Gpu, sizes: Iterable[Size], candidates: list, console: Console) -> list[dict]:
-    cases = [(size, operation) for size in sizes for operation in OPERATIONS]
+    cases = [(size, operation) for size in sizes for operation in operations(size)]
     lines = []
     for size, operation in track(cases, "measuring", console=console, transient=True):
         right = expected(operation, *size.batch())

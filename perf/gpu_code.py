@@ -69,7 +69,7 @@ def kernels() -> set[str]:
 
 
 def jobs(target: str, dtype: torch.dtype, N: int) -> list[Job]:
-    """What the five functions launch on a target."""
+    """What the functions launch on a target."""
     recorded = []
 
     def record(kernel, *args, grid, warmup, **options):
@@ -89,6 +89,7 @@ def jobs(target: str, dtype: torch.dtype, N: int) -> list[Job]:
         tritree.gpu.inside_outside(scores, lengths, False)
         tritree.gpu.tangent(scores, lengths, scores.to(result_dtype(dtype)), False)
         tritree.gpu.viterbi(scores, lengths, False)
+        tritree.gpu.max_marginals(scores, lengths, False)
         tritree.gpu.sample(scores, lengths, torch.tensor([0]), 1, False)
     return recorded
 
@@ -127,6 +128,7 @@ def look_at(binary, launch: dict) -> Compiled:
     header, body, _ = code.outermost_loop()
     inner = max(code.innermost_loops(), key=lambda loop: (len(loop.body & loads), -loop.header))
     inner_loads, inner_exp2 = len(inner.body & loads), len(inner.body & code.find(exp2))
+    numbers = 3 if launch["kernel"] == "outside_kernel" else 2
     has_terms = launch.get("SAMPLE", True)  # a walk along back-pointers goes through no sum
     facts = {
         **resources,
@@ -137,8 +139,8 @@ def look_at(binary, launch: dict) -> Compiled:
         # Whether the next turn of the loop can begin before a store, or a store come before what was loaded earlier.
         "store_to_next_turn": header in code.reach(body & stores, without=barriers),
         "load_to_store": bool(stores & code.reach(body & loads, without=barriers)),
-        # A term has one exp2 or, where there is none (max), two factors.
-        "inner_terms": (inner_exp2 or inner_loads // 2) if has_terms else 0,
+        # A term has one exp2 or, where there is none (max), a load for each number that it is made of.
+        "inner_terms": (inner_exp2 or inner_loads // numbers) if has_terms else 0,
         "inner_instructions": len(inner.body),
         "inner_loads": inner_loads,
         "inner_exp2": inner_exp2,

@@ -34,6 +34,8 @@ NAMES = {
     ("outside_kernel", 1, 17): "tangent, outside",
     ("inside_kernel", 2, 7): "viterbi, back-pointers",
     ("walk_kernel", False, 7): "viterbi, walk",
+    ("inside_kernel", 2, 10): "max-marginals, inside",
+    ("outside_kernel", 2, 10): "max-marginals, outside",
     ("walk_kernel", True, 10): "sampling, walk",
 }
 OPERATIONS = {
@@ -41,6 +43,7 @@ OPERATIONS = {
     "log partition and marginals": ["inside, states kept", "outside"],
     "derivative of marginals": ["tangent, inside", "tangent, outside"],
     "best tree": ["viterbi, back-pointers", "viterbi, walk"],
+    "best tree with each arc": ["max-marginals, inside", "max-marginals, outside"],
     "one sample": ["inside, states kept", "sampling, walk"],
 }
 FOOTER = """\

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import tritree
+from perf.cases import K
 from tritree.chart import live_words
 
 Step = Callable[[], object]
@@ -42,6 +43,7 @@ class Tritree:
             "marginals": marginals,
             "gradient": gradient,
             "viterbi": lambda: tritree.viterbi(scores, lengths, backend=self.backend)[1],
+            "topk": lambda: tritree.topk(scores, lengths, K, backend=self.backend)[1],
         }
 
     def answer(self, operation: str, result):
@@ -80,6 +82,7 @@ class Supar:
             "marginals": marginals,
             "gradient": gradient,
             "viterbi": lambda: crf(transposed).argmax,
+            "topk": lambda: crf(transposed).topk(K),
         }
 
     def answer(self, operation: str, result):
@@ -87,6 +90,8 @@ class Supar:
             return result[0], result[1].mT
         if operation == "viterbi":
             return torch.where(self.words, result, -1)
+        if operation == "topk":
+            return torch.where(self.words.unsqueeze(1), result.movedim(-1, 1), -1)
         return result
 
 
@@ -124,6 +129,7 @@ class TorchStruct:
             "marginals": marginals,
             "gradient": gradient,
             "viterbi": lambda: crf().argmax,
+            "topk": lambda: crf().topk(K),
         }
 
     def answer(self, operation: str, result):
@@ -132,6 +138,8 @@ class TorchStruct:
         if operation == "viterbi":
             arcs = self._with_root(result)
             return torch.where(arcs.sum(-2) > 0, arcs.argmax(-2), -1)
+        if operation == "topk":
+            return torch.stack([self.answer("viterbi", tree) for tree in result], 1)
         return result
 
     def _with_root(self, arcs: Tensor) -> Tensor:
@@ -159,12 +167,14 @@ def expected(operation: str, scores: Tensor, lengths: Tensor):
         return dist.log_partition
     if operation == "viterbi":
         return dist.mode
+    if operation == "topk":
+        return tritree.topk(s, lengths.cpu(), K)[1]  # the reference finds the same trees (tests), but takes minutes
     return dist.log_partition, dist.marginals
 
 
 def check(operation: str, answer, right) -> None:
     """AssertionError where a result is not the right one, up to float32 rounding."""
-    if operation == "viterbi":
+    if operation in ("viterbi", "topk"):
         torch.testing.assert_close(answer.cpu(), right)
         return
     answer, right = ((x,) if isinstance(x, Tensor) else x for x in (answer, right))

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from perf.cases import OPERATIONS, SIZES
+from perf.cases import OPERATIONS, SIZES, operations
 from perf.providers import check, device, expected, providers
 
 PROVIDERS = providers()
@@ -16,8 +16,10 @@ def right_answer(size, operation):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda p: p.name)
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: s.label)
+@pytest.mark.parametrize(
+    ("size", "operation"),
+    [pytest.param(size, operation, id=f"{size.label}-{operation}") for size in SIZES for operation in operations(size)],
+)
 def test_operation(size, operation, provider, benchmark, report):
     if provider.missing:
         report.missing.add(provider.missing)

@@ -83,6 +83,17 @@ class Oracle:
     def best(self) -> Tensor:
         return self.tree_scores.max() if self.possible else torch.tensor(-torch.inf)
 
+    def best_scores(self, k: int) -> Tensor:
+        """[k], falling; −inf where there are fewer trees."""
+        found = self.tree_scores.sort(descending=True).values[:k]
+        return torch.cat([found, found.new_full((k - len(found),), -torch.inf)])
+
+    @property
+    def max_marginals(self) -> Tensor:
+        with_arc = torch.where(self.arcs > 0, self.tree_scores[:, None, None], -torch.inf)
+        none = self.scores.new_full((1, self.N, self.N), -torch.inf)
+        return torch.cat([with_arc, none]).amax(0)
+
     @property
     def entropy(self) -> Tensor:
         if not self.possible:

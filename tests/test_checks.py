@@ -6,7 +6,15 @@ import torch
 import tritree
 from tritree import TreeCRF
 
-FUNCTIONS = [tritree.log_partition, tritree.marginals, tritree.viterbi, tritree.sample, TreeCRF]
+FUNCTIONS = [
+    tritree.log_partition,
+    tritree.marginals,
+    tritree.viterbi,
+    tritree.topk,
+    tritree.max_marginals,
+    tritree.sample,
+    TreeCRF,
+]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -35,7 +43,7 @@ def test_shapes_and_dtypes(function, scores, lengths, message):
 @pytest.mark.parametrize("lengths", [[2, 3], [-1, 2]])
 def test_lengths_out_of_range(backend, lengths):
     scores, lengths = torch.zeros(2, 3, 3), torch.tensor(lengths)
-    for function in FUNCTIONS[:4]:
+    for function in FUNCTIONS[:-1]:
         with pytest.raises(ValueError, match=r"lengths\[[01]\] is (3|-1), but scores with N = 3 hold 0 to 2 words"):
             function(scores, lengths, backend=backend)
     with pytest.raises(ValueError, match="hold 0 to 2 words"):
@@ -59,6 +67,12 @@ def test_number_of_samples():
     for wrong in (-1, 2.0, True):
         with pytest.raises(ValueError, match="num_samples must be an integer of 0 or more"):
             tritree.sample(torch.zeros(3, 3), num_samples=wrong)
+
+
+def test_number_of_best_trees():
+    for wrong in (-1, 0, 2.0, True):
+        with pytest.raises(ValueError, match="k must be an integer of 1 or more"):
+            tritree.topk(torch.zeros(3, 3), k=wrong)
 
 
 def test_device_without_kernels():

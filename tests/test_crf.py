@@ -55,7 +55,7 @@ def test_expand(cached):
     scores = torch.randn(2, 5, 5, requires_grad=True)
     dist = TreeCRF(scores, torch.tensor([4, 3]), single_root=True, validate_args=True)
     if cached:
-        _ = dist.log_partition
+        _ = dist.log_partition, dist.max_marginals
     big = dist.expand((3, 2))
     assert isinstance(big, TreeCRF)
     assert big.batch_shape == (3, 2) and big.event_shape == (5,)
@@ -63,6 +63,8 @@ def test_expand(cached):
     assert torch.equal(big.log_partition, dist.log_partition.expand(3, 2))
     assert torch.equal(big.marginals, dist.marginals.expand(3, 2, 5, 5))
     assert torch.equal(big.mode, dist.mode.expand(3, 2, 5))
+    assert torch.equal(big.max_marginals, dist.max_marginals.expand(3, 2, 5, 5))
+    assert torch.equal(big.topk(2)[1], dist.topk(2)[1].expand(3, 2, 2, 5))
     assert big.sample((2,)).shape == (2, 3, 2, 5)
     big.entropy().sum().backward()
     assert scores.grad.isfinite().all()
@@ -94,6 +96,22 @@ def test_probabilities_of_all_trees_sum_to_one():
     dist = TreeCRF(torch.randn(5, 5))
     torch.testing.assert_close(dist.log_prob(trees).exp().sum(), torch.tensor(1.0))
     torch.testing.assert_close(dist.log_prob(trees).max(), dist.log_prob(dist.mode))
+
+
+def test_the_k_best_trees_are_the_most_probable():
+    dist = TreeCRF(torch.randn(2, 5, 5), single_root=True)
+    best, heads = dist.topk(30)
+    assert torch.equal(heads[:, 0], dist.mode)
+    log_prob = dist.log_prob(heads.movedim(1, 0)).mT
+    torch.testing.assert_close(log_prob, best - dist.log_partition.unsqueeze(-1))
+    torch.testing.assert_close(log_prob.exp().sum(-1), torch.ones(2))
+
+
+def test_max_marginals_are_computed_once(monkeypatch):
+    dist = TreeCRF(torch.randn(2, 5, 5))
+    first = dist.max_marginals
+    monkeypatch.setattr(tritree.cpu, "max_marginals", None)
+    assert dist.max_marginals is first
 
 
 def test_minimum_bayes_risk_may_differ_from_the_mode():

@@ -1,5 +1,7 @@
 """Every edge case of the conventions (tritree/chart.py), with exactly the stated outcome, on every backend."""
 
+import functools
+
 import pytest
 import torch
 from torch.distributions import kl_divergence
@@ -20,15 +22,19 @@ def everything(scores, lengths=None, single_root=False, backend=None):
     results = {"inside alone": tritree.log_partition(scores, lengths, **options)}
     scores = scores.clone().requires_grad_()
     best, heads = tritree.viterbi(scores, lengths, **options)
+    k_best, k_heads = tritree.topk(scores, lengths, 3, **options)
     dist = crf(scores, lengths, **options)
     results |= {
         "log_partition": dist.log_partition,
         "marginals": dist.marginals,
         "best": best,
         "heads": heads,
+        "k best": k_best,
+        "k heads": k_heads,
         "mbr": dist.mbr,
         "entropy": dist.entropy(),
         "log_prob": dist.log_prob(heads),
+        "max_marginals": dist.max_marginals,
         "samples": tritree.sample(scores, lengths, 2, generator=torch.Generator().manual_seed(0), **options),
     }
     assert (
@@ -40,6 +46,7 @@ def everything(scores, lengths=None, single_root=False, backend=None):
         ("log_partition", results["log_partition"]),
         ("marginals", results["marginals"] @ direction),
         ("best", best),
+        ("k best", k_best),
         ("entropy", results["entropy"]),
         ("log_prob", results["log_prob"]),
     ]:
@@ -50,8 +57,10 @@ def everything(scores, lengths=None, single_root=False, backend=None):
 def test_no_words(backend):
     for N in (1, 4):
         results = everything(torch.full((2, N, N), torch.nan), torch.zeros(2, dtype=torch.int64), backend=backend)
-        for name in ("heads", "mbr", "samples"):
+        for name in ("heads", "k heads", "mbr", "samples"):
             assert (results.pop(name) == -1).all(), name
+        assert results.pop("k best").tolist() == [[0, -INF, -INF]] * 2  # the one tree without arcs
+        assert (results.pop("max_marginals") == -INF).all()
         for name, value in results.items():
             assert (value == 0).all(), name
 
@@ -62,6 +71,9 @@ def test_one_word(backend):
         results = everything(scores, None, single_root, backend)
         assert results["log_partition"].item() == results["best"].item() == 2.5
         assert results["heads"].tolist() == results["mbr"].tolist() == [-1, 0]
+        assert results["k best"].tolist() == [2.5, -INF, -INF]
+        assert results["k heads"].tolist() == [[-1, 0], [-1, -1], [-1, -1]]
+        assert results["max_marginals"].tolist() == [[-INF, 2.5], [-INF, -INF]]
         assert results["samples"].tolist() == [[-1, 0]] * 2
         assert results["marginals"].tolist() == results["gradient of log_partition"].tolist() == [[0, 1], [0, 0]]
         assert results["entropy"].item() == results["log_prob"].item() == 0
@@ -77,7 +89,9 @@ def test_no_tree_possible(backend, dtype, single_root):
     results = everything(scores, None, single_root, backend)
     for name in ("log_partition", "best", "log_prob"):
         assert results[name][0] == -INF and results[name][1].isfinite(), name
-    for name in ("heads", "mbr"):
+    for name in ("k best", "max_marginals"):
+        assert (results[name][0] == -INF).all() and results[name][1].isfinite().any(), name
+    for name in ("heads", "k heads", "mbr"):
         assert (results[name][0] == -1).all(), name
     assert (results["samples"][:, 0] == -1).all()
     for name in ("marginals", "entropy", *(n for n in results if n.startswith("gradient"))):
@@ -93,6 +107,7 @@ def test_no_tree_possible_because_of_projectivity(backend):
     results = everything(scores, None, False, backend)
     assert results["log_partition"] == results["best"] == -INF
     assert (results["marginals"] == 0).all() and (results["heads"] == -1).all()
+    assert (results["max_marginals"] == -INF).all() and (results["k heads"] == -1).all()
 
 
 def test_no_tree_possible_because_of_single_root(backend):
@@ -111,6 +126,7 @@ def test_forbidden_arcs_have_exact_zeros(backend):
     for name in ("marginals", *(n for n in results if n.startswith("gradient"))):
         assert (results[name][forbidden] == 0).all(), name
         assert results[name].isfinite().all(), name
+    assert (results["max_marginals"][forbidden] == -INF).all()
 
 
 def test_dead_cells_are_ignored(backend):
@@ -143,14 +159,55 @@ def test_large_negative_scores_as_a_mask(backend):
     forbidden = scores.clone()
     forbidden[:, 1, 2] = -INF
     results, expected = everything(scores, backend=backend), everything(forbidden, backend=backend)
-    for name in ("log_partition", "marginals", "best", "heads", "mbr", "entropy"):
+    for name in ("log_partition", "marginals", "best", "heads", "k best", "k heads", "mbr", "entropy"):
         torch.testing.assert_close(results[name], expected[name])
+    with_arc = results.pop("max_marginals")
+    assert (with_arc[:, 1, 2].isfinite()).all() and (with_arc[:, 1, 2] < -9e3).all()
     assert all(value.isfinite().all() for value in results.values())
 
 
 def test_ties_take_the_smallest_split(backend):
     """With equal scores every tree is a best one. The smallest k in C[0,4] is 1, in C[1,4] it is 2: a chain."""
     assert tritree.viterbi(torch.zeros(5, 5), backend=backend)[1].tolist() == [-1, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_equal_trees_come_in_the_stated_order(backend, single_root):
+    """All derivations of every item, sorted by score, split index, rank of the left part and rank of the right one."""
+    n = 4
+    scores = torch.randint(-1, 2, (5, n + 1, n + 1)).float()
+    best, heads = tritree.topk(scores, k=20, single_root=single_root, backend=backend)
+    for b in range(5):
+        expected = derivations(scores[b].tolist(), n, single_root)[:20]
+        assert best[b].tolist() == [weight for weight, _ in expected]
+        for t, (_, arcs) in enumerate(expected):
+            assert heads[b, t, 1:].tolist() == [arcs[m] for m in range(1, n + 1)]
+
+
+def derivations(s, n, single_root):
+    """(weight, {m: h}) of all derivations of the goal, in order."""
+
+    @functools.cache
+    def complete(h, m):
+        if h == m:
+            return [(0, {})]
+        low, high = (h + 1, m + 1) if h < m else (m, h)
+        return ordered([(attach(h, k), complete(k, m)) for k in range(low, high)])
+
+    @functools.cache
+    def attach(h, m):
+        i, j = min(h, m), max(h, m)
+        splits = [0] if single_root and i == 0 else range(i, j)
+        joined = ordered([(complete(i, k), complete(j, k + 1)) for k in splits])
+        return [(weight + s[h][m], arcs | {m: h}) for weight, arcs in joined]
+
+    return complete(0, n)
+
+
+def ordered(terms):
+    """As they come, by split index and the ranks of both parts; then, without changing that among equals, by weight."""
+    found = [(x + y, a | b) for left, right in terms for x, a in left for y, b in right]
+    return sorted(found, key=lambda derivation: -derivation[0])
 
 
 def test_kl_is_infinite_where_q_forbids_what_p_allows(backend):

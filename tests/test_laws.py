@@ -53,11 +53,13 @@ def results(scores, lengths, case, backend):
     scores = scores.detach().clone(memory_format=torch.preserve_format).requires_grad_()
     dist = crf(case, backend, scores, lengths)
     best, heads = tritree.viterbi(scores, lengths, backend=backend, **case.args)
+    k_best, k_heads = tritree.topk(scores, lengths, 3, backend=backend, **case.args)
+    trees = best, heads, k_best, k_heads.mT, dist.mbr, dist.max_marginals
     entropy = dist.entropy()
     gradients = torch.autograd.grad(entropy.sum(), scores)
     with torch.no_grad():
         inside_alone = tritree.log_partition(scores, lengths, backend=backend, **case.args)
-    return [x.detach() for x in (dist.log_partition, inside_alone, dist.marginals, best, heads, dist.mbr, *gradients)]
+    return [x.detach() for x in (dist.log_partition, inside_alone, dist.marginals, *trees, *gradients)]
 
 
 @for_each_batch
@@ -112,6 +114,47 @@ def test_the_best_tree_bounds_the_sum(case, backend):
     assert (dist.log_partition <= best + log_count + slack)[possible].all()
     assert_close(dist.log_prob(heads)[possible], (best - dist.log_partition)[possible], 1, slack.max().item())
     assert dist.support.check(heads).all()
+
+
+@for_each_batch
+def test_the_best_tree_with_each_arc(case, backend):
+    """The best of them, in the column of any word, is the best tree."""
+    best, heads = tritree.viterbi(case.scores, case.lengths, backend=backend, **case.args)
+    with_arc = crf(case, backend).max_marginals
+    words = tritree.chart.live_words(case.lengths, case.scores.shape[-1])
+    expected = torch.where(words, best.unsqueeze(-1), -torch.inf)
+    assert_close(with_arc.amax(-2), expected, rounding(case, "triton"))
+    found = with_arc.gather(-2, heads.clamp(min=0).unsqueeze(-2)).squeeze(-2)
+    assert_close(torch.where(heads >= 0, found, -torch.inf), expected, rounding(case, "triton"))
+
+
+@for_each_batch
+def test_the_k_best_trees(case, backend):
+    """Falling scores, each that of its tree; no tree twice; the first is the best; a smaller k gives the first."""
+    k = 12
+    best, heads = crf(case, backend).topk(k)
+    possible = best != -torch.inf
+    assert (best[:, 1:] <= best[:, :-1]).all()
+    assert torch.equal(
+        heads >= 0, tritree.chart.live_words(case.lengths, heads.shape[-1])[:, None] & possible[..., None]
+    )
+    arcs = case.scores.gather(1, heads.clamp(min=0)).masked_fill(heads < 0, 0)
+    assert_close(torch.where(possible, arcs.double().sum(-1), -torch.inf), best, 4 * rounding(case, "triton"))
+    same = (heads.unsqueeze(1) == heads.unsqueeze(2)).all(-1) & possible.unsqueeze(1) & possible.unsqueeze(2)
+    assert torch.equal(same, torch.diag_embed(possible))
+    support = crf(case, backend).support
+    assert (support.check(heads.movedim(1, 0)).movedim(0, 1) | ~possible).all()
+    for fewer in (1, 5):
+        few = crf(case, backend).topk(fewer)
+        assert torch.equal(few[0], best[:, :fewer]) and torch.equal(few[1], heads[:, :fewer])
+    viterbi = tritree.viterbi(case.scores, case.lengths, backend=backend, **case.args)
+    assert torch.equal(viterbi[0], best[:, 0]) and torch.equal(viterbi[1], heads[:, 0])
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_all_trees_together_weigh_as_much_as_log_z_says(backend, single_root):
+    dist = TreeCRF(torch.randn(2, 5, 5, dtype=torch.float64), single_root=single_root, backend=backend)
+    torch.testing.assert_close(dist.topk(60)[0].logsumexp(-1), dist.log_partition)
 
 
 @for_each_batch

@@ -65,6 +65,53 @@ def test_viterbi(case, backend):
     assert torch.equal(heads, reference[1]), "ties are broken in another way"
 
 
+def check_topk(case, backend, k):
+    """Different trees of falling scores, the best there are; to the bit what the reference finds."""
+    scores = case.scores.clone().requires_grad_()
+    best, heads = tritree.topk(scores, case.lengths, k, backend=backend, **case.args)
+    assert best.dtype == result_dtype(case.scores.dtype) and heads.dtype == torch.int64
+    weights = torch.randn(best.shape, generator=torch.Generator().manual_seed(0)).to(best.dtype)
+    (gradient,) = torch.autograd.grad(best, scores, weights)
+    assert gradient.dtype == scores.dtype
+    for b, oracle in enumerate(case.oracles()):
+        n, count = oracle.n, min(k, len(oracle.trees))
+        assert_close(best[b], oracle.best_scores(k), rounding(case, "triton"))
+        assert (best[b, 1:] <= best[b, :-1]).all()
+        assert (heads[b, :, 0] == -1).all() and (heads[b, :, n + 1 :] == -1).all() and (heads[b, count:] == -1).all()
+        same = (heads[b, :count, None, 1 : n + 1] == oracle.trees).all(-1)
+        assert (same.sum(-1) == 1).all() and (same.sum(-2) <= 1).all()  # each is a tree, and no other's
+        chosen = same.nonzero()[:, 1]
+        assert_close(oracle.tree_scores[chosen], best[b, :count], rounding(case, "triton"))
+        expected = torch.einsum("t,thm->hm", weights[b, :count].double(), oracle.arcs[chosen])
+        assert_close(gradient[b], expected, k * torch.finfo(gradient.dtype).eps)
+    reference = tritree.topk(case.scores, case.lengths, k, backend="reference", **case.args)
+    assert torch.equal(best, reference[0])
+    assert torch.equal(heads, reference[1]), "ties are broken in another way"
+
+
+@for_each_case(dtypes=ALL_DTYPES)
+def test_topk(case, backend):
+    check_topk(case, backend, k=5)
+    best, heads = tritree.viterbi(case.scores, case.lengths, backend=backend, **case.args)
+    first = tritree.topk(case.scores, case.lengths, backend=backend, **case.args)
+    assert torch.equal(best.unsqueeze(1), first[0]) and torch.equal(heads.unsqueeze(1), first[1])
+
+
+@pytest.mark.parametrize("backend", EXAMPLES)
+@pytest.mark.parametrize("kind", ["normal", "ones", "forbidden"])
+def test_all_trees_and_no_more(kind, backend):
+    """A sentence of four words has 55 trees, 30 of them with a single root."""
+    for single_root in (False, True):
+        check_topk(make_case(kind, 5, [4, 2], single_root, torch.float32, "contiguous", torch.nan, 0), backend, k=60)
+
+
+@for_each_case(dtypes=ALL_DTYPES)
+def test_max_marginals(case, backend):
+    result = tritree.max_marginals(case.scores, case.lengths, backend=backend, **case.args)
+    assert result.dtype == result_dtype(case.scores.dtype)
+    assert_close(result, torch.stack([o.max_marginals for o in case.oracles()]), rounding(case, "triton"))
+
+
 @for_each_case()
 def test_first_and_second_derivative(case, backend):
     """∂log Z is the marginals, weighted per sentence; ∂⟨marginals, D⟩ is the Hessian times D."""

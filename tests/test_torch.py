@@ -19,18 +19,19 @@ def batch(dtype=torch.float64, requires_grad=True, N=4):
 
 
 @pytest.mark.parametrize("backend", KERNELS)
-@pytest.mark.parametrize("op", ["inside", "inside_outside", "viterbi"])
+@pytest.mark.parametrize("op", ["inside", "inside_outside", "viterbi", "max_marginals"])
 @pytest.mark.parametrize(
     ("dtype", "requires_grad"), [(torch.float16, False), (torch.float64, False), (torch.float32, True)]
 )
 def test_opcheck(op, dtype, requires_grad, backend):
-    scores, lengths = batch(dtype, requires_grad)
+    scores, lengths = batch(dtype, requires_grad and op != "max_marginals")  # which has no gradient
     opcheck(getattr(torch.ops.tritree, op), (scores, lengths, True, backend))
 
 
 @pytest.mark.parametrize("backend", KERNELS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_opcheck_tangent_and_sample(dtype, backend):
+def test_opcheck_with_further_arguments(dtype, backend):
+    opcheck(torch.ops.tritree.topk, (*batch(dtype), 3, False, backend))
     scores, lengths = batch(dtype, requires_grad=False)
     direction = torch.randn_like(scores).requires_grad_()
     opcheck(torch.ops.tritree.tangent, (scores, lengths, direction, False, backend))
@@ -59,6 +60,7 @@ def test_gradcheck(backend, single_root):
     assert gradcheck(lambda s, t: crf(s).cross_entropy(crf(t)), (scores, other))
     assert gradcheck(lambda s, t: torch.distributions.kl_divergence(crf(s), crf(t)), (scores, other))
     assert gradcheck(lambda s: tritree.viterbi(s, lengths, **options)[0], scores)
+    assert gradcheck(lambda s: tritree.topk(s, lengths, 2, **options)[0], scores)
     assert gradcheck(lambda s: crf(s).log_prob(gold), scores)
 
 
@@ -69,6 +71,14 @@ def test_third_derivatives_are_refused(backend):
     (gradient,) = torch.autograd.grad(mu.square().sum(), scores, create_graph=True)
     with pytest.raises(NotImplementedError, match="the next derivative is not implemented"):
         gradient.square().sum().backward()
+
+
+def test_gradients_through_max_marginals_are_refused(backend):
+    scores = torch.randn(3, 3, requires_grad=True)
+    result = tritree.max_marginals(scores, backend=backend)
+    assert torch.equal(result.detach(), tritree.max_marginals(scores.detach(), backend=backend))
+    with pytest.raises(NotImplementedError, match=r"viterbi\(tritree.constrain"):
+        result.sum().backward()
 
 
 @pytest.mark.parametrize("backend", KERNELS)
@@ -113,10 +123,11 @@ def test_compile(backend, compiler):
         s = torch.tanh(s) * 2
         dist = TreeCRF(s, lengths, backend=backend, validate_args=False)
         _, heads = tritree.viterbi(s, lengths, backend=backend)
+        best, trees = dist.topk(2)
         loss = (
             -dist.log_prob(gold).sum() + dist.entropy().sum() + tritree.log_partition(s, lengths, backend=backend).sum()
         )
-        return loss, heads, dist.mbr
+        return loss + best.sum(), heads, dist.mbr, trees, dist.max_marginals.detach()
 
     lengths = torch.tensor([4, 3])
     gold = torch.tensor([[-1, 0, 1, 2, 3], [-1, -1, 1, 1, -1]])
@@ -124,9 +135,9 @@ def test_compile(backend, compiler):
     outcomes = []
     for function in (parser, torch.compile(parser, fullgraph=True, backend=compiler)):
         s = scores.clone().requires_grad_()
-        loss, heads, mbr = function(s, lengths, gold)
+        loss, *rest = function(s, lengths, gold)
         loss.backward()
-        outcomes.append((loss, heads, mbr, s.grad))
+        outcomes.append((loss, *rest, s.grad))
     for eager, compiled in zip(*outcomes, strict=True):
         torch.testing.assert_close(eager, compiled)
 
@@ -151,6 +162,8 @@ def test_vmap(backend):
             tritree.log_partition(s, lengths, **options),
             tritree.marginals(s, lengths, **options),
             *tritree.viterbi(s, lengths, **options),
+            *tritree.topk(s, lengths, 3, **options),
+            tritree.max_marginals(s, lengths, **options),
         )
 
     for dim in (0, 1):
@@ -206,7 +219,9 @@ def test_eager_calls_and_operator_calls_agree():
         assert torch.equal(eager, operator)
 
 
-@pytest.mark.parametrize("function", [tritree.log_partition, tritree.marginals, tritree.viterbi])
+@pytest.mark.parametrize(
+    "function", [tritree.log_partition, tritree.marginals, tritree.viterbi, tritree.topk, tritree.max_marginals]
+)
 def test_a_tracer_sees_the_operator(function):
     """Otherwise results of the traced call would be constants in the graph."""
     traced = make_fx(lambda scores: function(scores))(torch.randn(2, 5, 5))

@@ -8,16 +8,27 @@
 >>> dist = tritree.TreeCRF(scores, lengths)
 >>> loss = -dist.log_prob(heads).mean()
 
-Functions: log_partition, marginals, viterbi, sample, relaxed_tree, constrain. Distribution: TreeCRF, with log_prob,
-marginals, mode, mbr, entropy, cross_entropy, sample, and torch.distributions.kl_divergence.
+Functions: log_partition, marginals, viterbi, topk, max_marginals, sample, relaxed_tree, constrain. Distribution:
+TreeCRF, with log_prob, marginals, mode, mbr, topk, max_marginals, entropy, cross_entropy, sample, and
+torch.distributions.kl_divergence.
 
 They take scores of any batch shape on a CPU (Numba kernels) or a CUDA GPU (Triton kernels). The conventions are in
 tritree.chart, the algorithm is in tritree.rules.
 """
 
-from tritree.api import log_partition, marginals, sample, viterbi
+from tritree.api import log_partition, marginals, max_marginals, sample, topk, viterbi
 from tritree.crf import TreeCRF
 from tritree.relaxed import relaxed_tree
 from tritree.trees import constrain
 
-__all__ = ["TreeCRF", "constrain", "log_partition", "marginals", "relaxed_tree", "sample", "viterbi"]
+__all__ = [
+    "TreeCRF",
+    "constrain",
+    "log_partition",
+    "marginals",
+    "max_marginals",
+    "relaxed_tree",
+    "sample",
+    "topk",
+    "viterbi",
+]

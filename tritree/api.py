@@ -95,6 +95,55 @@ def viterbi(
 
 
 @_shared_args
+def topk(
+    scores: Tensor,
+    lengths: Tensor | None = None,
+    k: int = 1,
+    *,
+    single_root: bool = False,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The k best trees and their scores, the best first.
+
+    ARGS
+        k: how many trees to find for each sentence.
+
+    Returns:
+        ``(best [*batch, k], heads [*batch, k, N])``. Heads are int64, −1 at position 0 and in the padding. Where there
+        are fewer than k trees, the rest is −inf and −1. The first tree is that of :func:`viterbi`; equally good trees
+        come in one order on every backend (tritree/chart.py). ``best`` is differentiable: the gradient of each score
+        is 1 at the arcs of its tree. On a GPU this is a series of torch operations, two dozen per diagonal of the
+        chart: slower than the other functions, which are single kernels, but like them without a synchronisation.
+    """
+    if isinstance(k, bool) or not isinstance(k, int | torch.SymInt) or k < 1:
+        raise ValueError(f"k must be an integer of 1 or more, got {k!r}")
+    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
+    best, heads = ops.topk(flat, flat_lengths, k, single_root, backend)
+    return best.reshape(*scores.shape[:-2], k), heads.reshape(*scores.shape[:-2], k, scores.shape[-1])
+
+
+@_shared_args
+def max_marginals(
+    scores: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    single_root: bool = False,
+    backend: str | None = None,
+) -> Tensor:
+    """For each arc the score of the best tree that has it.
+
+    ARGS
+
+    Returns:
+        ``[*batch, N, N]``; −inf in dead cells and where no tree has the arc. The largest entry in the column of a word
+        is the score of the best tree, up to rounding. Has no gradient, and says so when asked for one: use
+        ``viterbi(constrain(scores, heads))``.
+    """
+    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
+    return ops.max_marginals(flat, flat_lengths, single_root, backend).reshape(scores.shape)
+
+
+@_shared_args
 def sample(
     scores: Tensor,
     lengths: Tensor | None = None,

@@ -13,7 +13,9 @@ Trees
     A score of −inf forbids an arc, exactly: it adds no term, its marginal and its gradient are 0, no NaN comes of it.
     No tree possible: log partition −inf, marginals 0, best score −inf, heads −1, entropy 0, log_prob −inf, gradients 0.
     Length 0: log partition 0, and nothing else.
-    Ties: the smallest split index wins, on every backend.
+    Ties: the smallest split index wins, on every backend. Of the k best trees (topk), equal ones come by split index,
+    then by the rank of the left factor of the term among the derivations of its own item, then by that of the right
+    factor: I before C in complete, C[i,k] before C[j,k+1] in join (rules.py).
 
 Numbers
     float16, bfloat16 and float32 scores are computed with in float32 or better and give float32 results; float64

@@ -45,6 +45,7 @@ class TreeCRF(Distribution):
         self.single_root = single_root
         self.backend = ops.resolve_backend(backend, scores)
         self._both: tuple[Tensor, Tensor] | None = None
+        self._best_with: Tensor | None = None
         if validate_args is None and not ops.reads_are_free(scores):
             validate_args = False
         super().__init__(scores.shape[:-2], scores.shape[-1:], validate_args=validate_args)
@@ -58,10 +59,12 @@ class TreeCRF(Distribution):
         new.scores = self.scores.expand(*batch_shape, N, N)
         new.lengths = self.lengths.expand(batch_shape)
         new.single_root, new.backend = self.single_root, self.backend
-        new._both = None
+        new._both = new._best_with = None
         if self._both is not None:
             log_z, mu = self._both
             new._both = log_z.expand(batch_shape), mu.expand(*batch_shape, N, N)
+        if self._best_with is not None:
+            new._best_with = self._best_with.expand(*batch_shape, N, N)
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
@@ -90,6 +93,20 @@ class TreeCRF(Distribution):
         """The heads of the tree with the largest sum of arc marginals, among the possible ones, ``[*batch, N]``."""
         mu = torch.where(self.scores == -torch.inf, -torch.inf, self.marginals.detach())
         return api.viterbi(mu, self.lengths, **self._options)[1]
+
+    @property
+    def max_marginals(self) -> Tensor:
+        """For each arc the score of the best tree that has it, ``[*batch, N, N]``; −inf where there is none."""
+        if self._best_with is None or self._is_stale(self._best_with):
+            self._best_with = api.max_marginals(self.scores, self.lengths, **self._options)
+        return self._best_with
+
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k most probable trees, the best first: their scores ``[*batch, k]`` and heads ``[*batch, k, N]``.
+
+        A log probability is a score less ``log_partition``. Where there are fewer trees, the rest is −inf and −1.
+        """
+        return api.topk(self.scores, self.lengths, k, **self._options)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log probability of trees, ``[*sample, *batch]``.

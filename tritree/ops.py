@@ -7,11 +7,14 @@ that looks at a device. A backend (tritree.cpu, tritree.gpu, tritree.reference) 
     inside_outside(scores, lengths, single_root)             log Z [B], float64, and the marginals μ [B, N, N]
     tangent(scores, lengths, direction, single_root)         dμ(s + t·direction)/dt at t = 0   [B, N, N]
     viterbi(scores, lengths, single_root)                    best [B], heads [B, N]
+    topk(scores, lengths, k, single_root)                    best [B, k], heads [B, k, N]
+    max_marginals(scores, lengths, single_root)              [B, N, N]
     sample(scores, lengths, seed, num_samples, single_root)  heads [S, B, N]
 
 Derivatives. ∂log Z/∂s = μ, so the first derivative is a product with an output that is there already. The derivative
 of μ is the Hessian of log Z; it is symmetric, so the vector–Jacobian product that autograd asks for is the directional
-derivative `tangent`. No graph over the chart is ever kept. The third derivative is not offered.
+derivative `tangent`. No graph over the chart is ever kept. The third derivative is not offered. The derivative of the
+score of a tree that was found is its arcs. That of max_marginals would be N² trees, and is refused.
 
 log Z is float64 on its way, so that differences of log partitions (entropy, KL) lose nothing; callers round it.
 """
@@ -78,6 +81,8 @@ _lib.define(f"inside({_TREES}, {_OPTIONS}) -> Tensor")
 _lib.define(f"inside_outside({_TREES}, {_OPTIONS}) -> (Tensor, Tensor)")
 _lib.define(f"tangent({_TREES}, Tensor direction, {_OPTIONS}) -> Tensor")
 _lib.define(f"viterbi({_TREES}, {_OPTIONS}) -> (Tensor, Tensor)")
+_lib.define(f"topk({_TREES}, SymInt k, {_OPTIONS}) -> (Tensor, Tensor)")
+_lib.define(f"max_marginals({_TREES}, {_OPTIONS}) -> Tensor")
 _lib.define(f"sample({_TREES}, Tensor seed, SymInt num_samples, {_OPTIONS}) -> Tensor")
 
 
@@ -91,7 +96,7 @@ def _register_kernel(name: str) -> None:
     _lib.impl(name, kernel, "CompositeExplicitAutograd")
 
 
-for _name in ("inside", "inside_outside", "tangent", "viterbi", "sample"):
+for _name in ("inside", "inside_outside", "tangent", "viterbi", "topk", "max_marginals", "sample"):
     _register_kernel(_name)
 
 
@@ -120,6 +125,17 @@ def _(scores, lengths, direction, single_root, backend):
 @torch.library.register_fake("tritree::viterbi", lib=_lib)
 def _(scores, lengths, single_root, backend):
     return _empty(scores, scores.shape[0]), _empty(scores, *scores.shape[:2], dtype=torch.int64)
+
+
+@torch.library.register_fake("tritree::topk", lib=_lib)
+def _(scores, lengths, k, single_root, backend):
+    B, N, _ = scores.shape
+    return _empty(scores, B, k), _empty(scores, B, k, N, dtype=torch.int64)
+
+
+@torch.library.register_fake("tritree::max_marginals", lib=_lib)
+def _(scores, lengths, single_root, backend):
+    return _empty(scores, *scores.shape)
 
 
 @torch.library.register_fake("tritree::sample", lib=_lib)
@@ -174,7 +190,7 @@ def _tangent_backward(ctx, grad):
     return None, None, grad_direction, None, None
 
 
-def _save_tree(ctx, inputs, output):
+def _save_trees(ctx, inputs, output):
     scores, *_ = inputs
     _, heads = output
     ctx.mark_non_differentiable(heads)
@@ -182,10 +198,38 @@ def _save_tree(ctx, inputs, output):
     ctx.dtype = scores.dtype
 
 
+def _arcs_of_trees(grads: Tensor, heads: Tensor) -> Tensor:
+    """The arcs of trees [B, k, N], each tree weighted by its gradient [B, k], summed into [B, N, N].
+
+    One tree after the other: then no two of them meet in an atomic addition, whose order nobody knows.
+    """
+    B, k, N = heads.shape
+    total, grads = grads.new_zeros(B, N, N), torch.where(heads >= 0, grads.unsqueeze(-1), 0)
+    for tree in range(k):
+        arcs = heads[:, tree : tree + 1].clamp(min=0)
+        total = total.scatter_add(1, arcs, grads[:, tree : tree + 1])
+    return total
+
+
 def _viterbi_backward(ctx, grad_best, _):
     (heads,) = ctx.saved_tensors
-    arcs = torch.nn.functional.one_hot(heads.clamp(min=0), heads.shape[1]) * (heads >= 0).unsqueeze(-1)
-    return (grad_best[:, None, None] * arcs.mT).to(ctx.dtype), None, None, None
+    return _arcs_of_trees(grad_best.unsqueeze(1), heads.unsqueeze(1)).to(ctx.dtype), None, None, None
+
+
+def _topk_backward(ctx, grad_best, _):
+    (heads,) = ctx.saved_tensors
+    return _arcs_of_trees(grad_best, heads).to(ctx.dtype), None, None, None, None
+
+
+def _save_no_tensor(ctx, inputs, output):
+    pass
+
+
+def _max_marginals_backward(ctx, _):
+    raise NotImplementedError(
+        "max_marginals has no gradient: tritree.viterbi(tritree.constrain(scores, heads)) finds the best tree with "
+        "given arcs, and its score has one"
+    )
 
 
 def _save_nothing(ctx, inputs, output):
@@ -200,7 +244,9 @@ _autograd = functools.partial(torch.library.register_autograd, lib=_lib)
 _autograd("tritree::inside", _inside_backward, setup_context=_save_inputs)
 _autograd("tritree::inside_outside", _inside_outside_backward, setup_context=_save_marginals)
 _autograd("tritree::tangent", _tangent_backward, setup_context=_save_inputs)
-_autograd("tritree::viterbi", _viterbi_backward, setup_context=_save_tree)
+_autograd("tritree::viterbi", _viterbi_backward, setup_context=_save_trees)
+_autograd("tritree::topk", _topk_backward, setup_context=_save_trees)
+_autograd("tritree::max_marginals", _max_marginals_backward, setup_context=_save_no_tensor)
 _autograd("tritree::sample", _sample_backward, setup_context=_save_nothing)
 
 
@@ -227,7 +273,14 @@ def _register_vmap(name: str, num_tensors: int) -> None:
     torch.library.register_vmap(f"tritree::{name}", rule, lib=_lib)
 
 
-for _name, _num_tensors in (("inside", 2), ("inside_outside", 2), ("tangent", 3), ("viterbi", 2)):
+for _name, _num_tensors in (
+    ("inside", 2),
+    ("inside_outside", 2),
+    ("tangent", 3),
+    ("viterbi", 2),
+    ("topk", 2),
+    ("max_marginals", 2),
+):
     _register_vmap(_name, _num_tensors)
 
 
@@ -296,6 +349,20 @@ def viterbi(scores: Tensor, lengths: Tensor, single_root: bool, backend: str) ->
     if _is_eager(scores, backend) and not _needs_gradient(scores):
         return _module(backend).viterbi(scores.detach(), lengths, single_root)
     return torch.ops.tritree.viterbi(scores, lengths, single_root, backend)
+
+
+def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool, backend: str) -> tuple[Tensor, Tensor]:
+    """The k best scores [B, k], differentiable, and their heads [B, k, N]."""
+    if _is_eager(scores, backend) and not _needs_gradient(scores):
+        return _module(backend).topk(scores.detach(), lengths, k, single_root)
+    return torch.ops.tritree.topk(scores, lengths, k, single_root, backend)
+
+
+def max_marginals(scores: Tensor, lengths: Tensor, single_root: bool, backend: str) -> Tensor:
+    """For each arc the score of the best tree that has it, [B, N, N]."""
+    if _is_eager(scores, backend) and not _needs_gradient(scores):
+        return _module(backend).max_marginals(scores.detach(), lengths, single_root)
+    return torch.ops.tritree.max_marginals(scores, lengths, single_root, backend)
 
 
 def sample(

@@ -1,7 +1,8 @@
 """The reference backend: the rules over semirings, in plain torch on any device. To be read and compared with.
 
-Marginals are the gradient of the log partition, taken by autograd over the chart: nothing here knows an outside
-pass, so agreement with the kernels checks theirs.
+Marginals are the gradient of the log partition, taken by autograd over the chart, and max-marginals are what their
+name says, the best tree of each constrained sentence: nothing here knows an outside pass, so agreement with the
+kernels checks theirs.
 """
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from tritree import rules
 from tritree.chart import live_arcs, result_dtype
-from tritree.semirings import Best, Draw, LogSum
+from tritree.semirings import Best, Draw, KBest, LogSum
 
 
 def _possible(scores: Tensor, lengths: Tensor) -> Tensor:
@@ -50,6 +51,29 @@ def viterbi(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor,
     best = _at_length([weight for weight, _ in goals], lengths)
     heads = _at_length([heads for _, heads in goals], lengths)
     return best, torch.where((best == -torch.inf)[:, None], -1, heads)
+
+
+def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool) -> tuple[Tensor, Tensor]:
+    s = _mask(scores, lengths).to(result_dtype(scores.dtype))
+    goals = rules.inside(s, KBest(s, k), single_root)
+    best = _at_length([weights for weights, _ in goals], lengths)
+    heads = _at_length([heads for _, heads in goals], lengths)
+    return best, torch.where((best == -torch.inf).unsqueeze(-1), -1, heads)
+
+
+def max_marginals(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    """For each word m and each head h the best tree of the sentence in which m has no other head."""
+    s = _mask(scores, lengths).to(result_dtype(scores.dtype))
+    B, N, _ = s.shape
+    result = torch.full_like(s, -torch.inf)
+    live = live_arcs(lengths, N)
+    for m in range(1, N):
+        only = torch.where(torch.eye(N, dtype=torch.bool, device=s.device), s[:, None, :, m], -torch.inf)
+        constrained = s.repeat_interleave(N, 0)  # sentence b · N + h is for the arc h → m
+        constrained[:, :, m] = only.flatten(0, 1)
+        best, _ = viterbi(constrained, lengths.repeat_interleave(N), single_root)
+        result[:, :, m] = torch.where(live[:, :, m], best.view(B, N), -torch.inf)
+    return result
 
 
 def sample(scores: Tensor, lengths: Tensor, seed: Tensor, num_samples: int, single_root: bool) -> Tensor:

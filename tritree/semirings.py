@@ -1,4 +1,4 @@
-"""Semirings for the rules: sums over trees, the best tree, a random tree, the number of trees."""
+"""Semirings for the rules: sums over trees, the best tree, the k best trees, a random tree, the number of trees."""
 
 from collections.abc import Sequence
 
@@ -66,6 +66,50 @@ class Best(_Derivations):
         best = weights.amax(0)
         first = (weights == best).int().argmax(0)
         return best, self._pick(terms, first)
+
+
+class KBest:
+    """⊕ keeps the k heaviest derivations, [B, k] and [B, k, N], the heaviest first; −inf where there are fewer.
+
+    Among equals, the one with the smaller split index comes first; then the one whose left factor, and then whose right
+    factor, comes first among its own kind. That is the order in which terms and pairs stand before a stable sort.
+    """
+
+    def __init__(self, scores: Tensor, k: int):
+        B, N = scores.shape[:2]
+        self.k = k
+        self._none = scores.new_full((B, k), -torch.inf), scores.new_full((B, k, N), -1, dtype=torch.int64)
+
+    def one(self) -> Derivation:
+        return self._only(0)
+
+    def arc(self, score: Tensor, h: int, m: int) -> Derivation:
+        weights, heads = self._only(score)
+        heads[:, 0, m] = h
+        return weights, heads
+
+    def times(self, a: Derivation, b: Derivation) -> Derivation:
+        pairs = a[0].unsqueeze(-1) + b[0].unsqueeze(-2)
+        weights, chosen = self._heaviest(pairs.flatten(1))
+        left, right = (self._pick(x[1], rank) for x, rank in ((a, chosen // self.k), (b, chosen % self.k)))
+        return weights, torch.maximum(left, right)
+
+    def plus(self, terms: Sequence[Derivation]) -> Derivation:
+        weights, chosen = self._heaviest(torch.cat([x for x, _ in terms], 1))
+        return weights, self._pick(torch.cat([heads for _, heads in terms], 1), chosen)
+
+    def _only(self, weight: Tensor | float) -> Derivation:
+        weights, heads = (x.clone() for x in self._none)
+        weights[:, 0] = weight
+        return weights, heads
+
+    def _heaviest(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        weights, order = weights.sort(dim=1, descending=True, stable=True)
+        return weights[:, : self.k], order[:, : self.k]
+
+    @staticmethod
+    def _pick(heads: Tensor, chosen: Tensor) -> Tensor:
+        return heads.gather(1, chosen.unsqueeze(-1).expand(-1, -1, heads.shape[-1]))
 
 
 class Draw(_Derivations):

@@ -91,7 +91,7 @@ def test_everything(kind, dtype, single_root):
             assert abs(best[b].item() - oracle.best.item()) <= eps * size * n
 
 
-@pytest.mark.parametrize("function", ["inside_outside", "tangent", "viterbi", "sample"])
+@pytest.mark.parametrize("function", ["inside_outside", "tangent", "viterbi", "topk", "max_marginals", "sample"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("bad", [NAN, INF])
 def test_what_is_no_number_stays_in_its_sentence(function, dtype, bad):
@@ -100,7 +100,8 @@ def test_what_is_no_number_stays_in_its_sentence(function, dtype, bad):
     broken = scores.clone()
     broken[3, 2, 4] = broken[8, 0, 1] = bad
     others = torch.tensor([0, 1, 2, 4, 5, 6, 7])
-    args = {"tangent": (torch.randn(9, 6, 6, dtype=dtype),), "sample": (torch.tensor([3]), 4)}.get(function, ())
+    direction, seed = torch.randn(9, 6, 6, dtype=dtype), torch.tensor([3])
+    args = {"tangent": (direction,), "topk": (7,), "sample": (seed, 4)}.get(function, ())
     for single_root in (False, True):
         clean = getattr(cpu, function)(scores, lengths, *args, single_root)
         dirty = getattr(cpu, function)(broken, lengths, *args, single_root)
@@ -115,10 +116,15 @@ def test_what_is_no_number_stays_in_its_sentence(function, dtype, bad):
                 assert function == "tangent" or dirty[b][live[b]].isnan().all()
             if function == "tangent":
                 assert dirty[3][live[3]].isnan().all()
-        elif function == "viterbi" and math.isnan(bad):
+        elif function == "max_marginals":
+            live = live_arcs(lengths, 6)
+            for b in (3, 8):
+                assert (dirty[b][~live[b]] == -INF).all()
+                assert not math.isnan(bad) or dirty[b][live[b]].isnan().all()
+        elif function in ("viterbi", "topk") and math.isnan(bad):
             assert dirty[0][[3, 8]].isnan().all() and (dirty[1] >= -1).all() and (dirty[1] <= 5).all()
         else:
-            heads = dirty[-1] if function == "viterbi" else dirty
+            heads = dirty if function == "sample" else dirty[-1]
             assert (heads >= -1).all() and (heads <= 5).all()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tritree.cpu import jit
 
-KERNELS = ["posterior", "relaxed", "sample", "tangent", "viterbi"]
+KERNELS = ["max_marginals", "posterior", "relaxed", "sample", "tangent", "topk", "viterbi"]
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -19,12 +19,16 @@ def _restore_threads():
 
 def everything(scores, lengths, direction, single_root):
     log_z, marginals = cpu.inside_outside(scores, lengths, single_root)
+    k_best, k_heads = cpu.topk(scores, lengths, 6, single_root)
     return {
         "log_z": log_z,
         "marginals": marginals,
         "tangent": cpu.tangent(scores, lengths, direction, single_root),
         "best": cpu.viterbi(scores, lengths, single_root)[0],
         "heads": cpu.viterbi(scores, lengths, single_root)[1],
+        "k best": k_best,
+        "k heads": k_heads.mT,
+        "max_marginals": cpu.max_marginals(scores, lengths, single_root),
     }
 
 

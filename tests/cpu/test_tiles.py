@@ -27,12 +27,17 @@ def run_linear(work, nodes, words, single_root, tiled, both):
 
 
 @njit
-def run_max(work, nodes, single_root, tiled):
+def run_max(work, nodes, words, single_root, tiled, both):
     charts = max_charts(work, nodes)
+    n = vec.load(vec.address(words), 0)
     if tiled:
         inside_tiled(charts, single_root)
+        if both:
+            outside_tiled(charts, n, single_root)
     else:
         inside(charts, single_root)
+        if both:
+            outside(charts, n, single_root)
 
 
 def workspace(kind, nodes, words, dtype, arcs):
@@ -77,14 +82,22 @@ def test_linear(nodes, single_root):
 def test_max_is_the_same_to_the_bit(nodes, dtype, single_root):
     rng = np.random.default_rng(nodes)
     cell = 32 // np.dtype(dtype).itemsize
-    words = np.linspace(nodes // 2, nodes - 1, cell).round()
+    words = np.linspace(nodes // 2, nodes - 1, cell).round().astype(dtype)
     arcs = rng.standard_normal((nodes, nodes, cell))
-    charts = []
-    for tiled in (False, True):
-        work, fields = workspace(Max, nodes, words, dtype, arcs)
-        run_max(work, nodes, single_root, tiled)
-        charts.append(fields[:, :nodes, :nodes])
-    plain, tiled = charts
     above = np.triu(np.ones((nodes, nodes), bool), 1)
-    for field, cells in [(1, above | above.T), (2, above | above.T), (3, above)]:
-        np.testing.assert_array_equal(tiled[field][cells], plain[field][cells])
+    off_diagonal = above | above.T
+    p_or_mu, C, I, X_or_gX, gC = range(5)
+    for both in (False, True):
+        charts = []
+        for tiled in (False, True):
+            work, fields = workspace(Max, nodes, words, dtype, arcs)
+            run_max(work, nodes, words, single_root, tiled, both)
+            charts.append(fields[:, :nodes, :nodes])
+        plain, tiled = charts
+        compared = [(p_or_mu, off_diagonal), (C, off_diagonal), (I, off_diagonal), (X_or_gX, above)]
+        if both:
+            compared.append((gC, off_diagonal))
+            if single_root:  # the tiled pass takes C[0,j] out of the way
+                compared[1] = (C, off_diagonal & (np.arange(nodes) > 0)[:, None])
+        for field, cells in compared:
+            np.testing.assert_array_equal(tiled[field][cells], plain[field][cells], err_msg=str(field))

@@ -21,10 +21,11 @@ def launched_as(shape: str, block: int = 4) -> Iterator[None]:
 
 
 def run(name: str, scores: torch.Tensor, lengths: torch.Tensor, single_root: bool = False) -> list[torch.Tensor]:
-    """One of the five functions; the direction is made from the scores, the seed is fixed."""
+    """One of the functions; the direction is made from the scores, the seed is fixed."""
     extra = {
         "tangent": [torch.linspace(-1, 1, scores.numel()).view_as(scores).to(chart.result_dtype(scores.dtype)).sin()],
         "sample": [torch.tensor([0x123456789ABCDEF]), 2],
+        "topk": [3],
     }
     out = getattr(gpu, name)(scores, lengths, *extra.get(name, []), single_root)
     return [out] if isinstance(out, torch.Tensor) else list(out)

@@ -106,6 +106,7 @@ COST = {
     ("inside_kernel", MAX.value): (2, 8),
     ("outside_kernel", LOG.value): (3, 14),
     ("outside_kernel", DUAL.value): (5, 18.9),
+    ("outside_kernel", MAX.value): (3, 16),
     ("walk_kernel", True): (2, 18.9),
 }
 

@@ -16,7 +16,7 @@ def batch(*lengths: int):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", ["inside", "inside_outside", "tangent", "viterbi", "sample"])
+@pytest.mark.parametrize("name", ["inside", "inside_outside", "tangent", "viterbi", "max_marginals", "sample"])
 def test_no_races(name, shape):
     with launched_as(shape), recording() as found:
         run(name, *batch(6, 3))
@@ -31,6 +31,7 @@ def test_no_races(name, shape):
         ("tangent", "inside_kernel"),
         ("tangent", "outside_kernel"),
         ("viterbi", "inside_kernel"),
+        ("max_marginals", "outside_kernel"),
     ],
 )
 def test_a_sweep_needs_its_barriers(name, kernel):

@@ -8,7 +8,7 @@ from tritree import reference
 from tritree.chart import live_arcs
 from tritree.gpu.chart import one_program_per_sentence
 
-NAMES = ["inside", "inside_outside", "tangent", "viterbi", "sample"]
+NAMES = ["inside", "inside_outside", "tangent", "viterbi", "max_marginals", "sample"]
 
 
 def batch(dtype: torch.dtype):
@@ -31,7 +31,7 @@ def test_all_ways_of_launching_agree_bitwise(name, dtype):
             assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("name", ["inside", "inside_outside", "viterbi"])
+@pytest.mark.parametrize("name", ["inside", "inside_outside", "viterbi", "max_marginals"])
 def test_the_pitch_does_not_matter_bitwise(name):
     scores, lengths = batch(torch.float32)
     padded = torch.full((5, 40, 40), torch.nan)
@@ -41,7 +41,7 @@ def test_the_pitch_does_not_matter_bitwise(name):
         assert torch.equal(a, b[(slice(None), *(slice(size) for size in a.shape[1:]))])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "topk"])
 def test_what_is_in_new_memory_does_not_matter(name):
     scores, lengths = batch(torch.float32)
     torch.use_deterministic_algorithms(True)  # which also fills new memory with NaN, or the largest integer
@@ -61,11 +61,13 @@ def test_against_the_rules(shape, single_root):
     with launched_as(shape):
         log_z, marginals = run("inside_outside", scores, lengths, single_root)
         best, heads = run("viterbi", scores, lengths, single_root)
+        (with_arc,) = run("max_marginals", scores, lengths, single_root)
     expected_log_z, expected_marginals = reference.inside_outside(scores, lengths, single_root)
     torch.testing.assert_close(log_z, expected_log_z, rtol=1e-14, atol=1e-14)
     torch.testing.assert_close(marginals, expected_marginals, rtol=1e-13, atol=1e-14)
     expected_best, expected_heads = reference.viterbi(scores, lengths, single_root)
     assert torch.equal(best, expected_best) and torch.equal(heads, expected_heads)
+    torch.testing.assert_close(with_arc, reference.max_marginals(scores, lengths, single_root), rtol=1e-13, atol=1e-13)
 
 
 def test_more_lanes_than_a_block():

@@ -3,7 +3,8 @@
 Read it in this order: vec.py and powers.py (the vector type), kinds.py and gradients.py (numbers), charts.py (layout),
 inside.py and outside.py (the recurrences), unroll.py, tile.py and tiles.py (the same, fast; passes.py chooses),
 bound.py (why the fast numbers are accurate), pack.py (scores in, marginals out), walk.py (from a chart to a tree).
-posterior.py, tangent.py, viterbi.py, sample.py and relaxed.py put these together; this file hands out the work.
+posterior.py, tangent.py, viterbi.py, topk.py, max_marginals.py, sample.py and relaxed.py put these together; this file
+hands out the work.
 """
 
 import numpy as np
@@ -15,6 +16,7 @@ from tritree.cpu import pool
 from tritree.cpu.bound import LONGEST_TRUSTED
 from tritree.cpu.charts import workspace_size
 from tritree.cpu.kinds import Dual, Linear, Max, Scaled, ScaledDual
+from tritree.cpu.max_marginals import max_marginals as max_marginals_kernel
 from tritree.cpu.plan import plan
 from tritree.cpu.posterior import posterior
 from tritree.cpu.relaxed import Soft, SoftGradient
@@ -22,13 +24,26 @@ from tritree.cpu.relaxed import relaxed as relaxed_kernel
 from tritree.cpu.relaxed import relaxed_gradient as relaxed_gradient_kernel
 from tritree.cpu.sample import sample as sample_kernel
 from tritree.cpu.tangent import tangent as tangent_kernel
+from tritree.cpu.topk import topk as topk_kernel
 from tritree.cpu.vec import VECTOR_BYTES
 from tritree.cpu.viterbi import viterbi as viterbi_kernel
 
-__all__ = ["inside", "inside_outside", "relaxed", "relaxed_gradient", "sample", "tangent", "viterbi"]
+__all__ = [
+    "inside",
+    "inside_outside",
+    "max_marginals",
+    "relaxed",
+    "relaxed_gradient",
+    "sample",
+    "tangent",
+    "topk",
+    "viterbi",
+]
 
-# Nanoseconds for a sentence of N nodes, divided by N³ (by N², for a sample): only to decide how many threads pay.
+# Nanoseconds for a sentence of N nodes, divided by N³ (by N², for a sample or one of k trees): only to decide how many
+# threads pay.
 INSIDE, INSIDE_OUTSIDE, TANGENT, VITERBI, SAMPLE = 0.06, 0.12, 0.6, 0.04, 2.0
+MAX_MARGINALS, ONE_OF_K = 0.1, 2.0
 SCALED = 10  # times that, with exponents
 RELAXED, RELAXED_GRADIENT = 0.8, 2.0
 WORTH_A_THREAD = 100_000  # nanoseconds
@@ -65,6 +80,20 @@ def viterbi(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor,
     (value, best), (tree, heads) = batch.new(batch.dtype), batch.new(_INT64, batch.N)
     batch.run(viterbi_kernel, Max, batch.order, VITERBI, (), single_root, value, tree)
     return best, heads
+
+
+def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool) -> tuple[Tensor, Tensor]:
+    batch = _Batch(scores, lengths)
+    (values, best), (trees, heads) = batch.new(batch.dtype, k), batch.new(_INT64, k, batch.N)
+    batch.run(topk_kernel, Max, batch.order, VITERBI + ONE_OF_K * k / batch.N, (), single_root, values, trees)
+    return best, heads
+
+
+def max_marginals(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    batch = _Batch(scores, lengths)
+    array, result = batch.new(batch.dtype, batch.N, batch.N)
+    batch.run(max_marginals_kernel, Max, batch.order, MAX_MARGINALS, (), single_root, array)
+    return result
 
 
 def sample(scores: Tensor, lengths: Tensor, seed: Tensor, num_samples: int, single_root: bool) -> Tensor:

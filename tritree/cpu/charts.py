@@ -21,7 +21,7 @@ from tritree.cpu.vec import address, advance, lanes
 # p holds the arcs. The outside pass turns it into mu, their marginals, and X (used for i < j) into gX, in place.
 Charts = namedtuple("Charts", "nodes row scratch p C I X gC gX mu")
 
-FIELDS = {Max: 4, Linear: 5, Scaled: 9, Dual: 10, ScaledDual: 14}
+FIELDS = {Max: 5, Linear: 5, Scaled: 9, Dual: 10, ScaledDual: 14}
 
 
 @inline
@@ -56,8 +56,9 @@ def field(fields, row, k):
 @inline
 def max_charts(work, nodes):
     row, scratch, f = carve(work, nodes)
-    p, C, I, X = Max(f), Max(field(f, row, 1)), Max(field(f, row, 2)), Max(field(f, row, 3))
-    return Charts(nodes, row, scratch, p, C, I, X, None, None, None)
+    p, C, I = Max(f), Max(field(f, row, 1)), Max(field(f, row, 2))
+    X, gC = Max(field(f, row, 3)), Max(field(f, row, 4))
+    return Charts(nodes, row, scratch, p, C, I, X, gC, X, p)
 
 
 @inline

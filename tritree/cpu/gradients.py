@@ -4,17 +4,25 @@ The gradient of log Z for an item P is kept relative to P's own exponent: g(P) =
 posterior probability of P is value(g) · value(P), so value(g) needs no exponent of its own: gradients are Linear (or
 Dual) for all charts, and what underflows in one is a probability below 2^−1022. Since every P hands on its own
 probability in shares term / P, no probability exceeds 1 by more than rounding, whatever the size of the scores.
+
+For Max, g(P) is the score of the best tree around P, without P itself: what is a product elsewhere is a sum here, and a
+sum a maximum. The "marginal" of an arc is then the score of the best tree that has it.
 """
 
 from tritree.cpu import vec
-from tritree.cpu.kinds import Dual, Linear, Scaled, ScaledDual, for_kind, generic
+from tritree.cpu.kinds import MINUS_INF, Dual, Linear, Max, Scaled, ScaledDual, for_kind, generic
 from tritree.cpu.powers import pow2
-from tritree.cpu.vec import fma, full, select
+from tritree.cpu.vec import fma, full, maximum, select
 
 
 @generic
 def seed(x, is_goal):
     """The gradient of log Z for item x: 1 / x in the lanes where x is the goal and not zero, 0 in the others."""
+
+
+@for_kind(seed, Max)
+def _(x, is_goal):
+    return Max(select(is_goal, full(x.value, 0.0), full(x.value, MINUS_INF)))
 
 
 @for_kind(seed, Linear, Scaled)
@@ -37,6 +45,11 @@ def no_gradient(x):
     """The gradient 0."""
 
 
+@for_kind(no_gradient, Max)
+def _(x):
+    return Max(full(x.value, MINUS_INF))
+
+
 @for_kind(no_gradient, Linear, Scaled)
 def _(x):
     return Linear(full(x.value, 0.0))
@@ -53,6 +66,16 @@ def gather(x, g, P, gP, p, step_p, B, b, step_b, count):
 
     This is what item x receives from items P[p + k·step_p], each of which has the term x ⊗ B[b + k·step_b].
     """
+
+
+@for_kind(gather, Max)
+def _(x, g, P, gP, p, step_p, B, b, step_b, count):
+    best = g.value
+    for _ in range(count):
+        best = maximum(vec.load(gP.value, p) + vec.load(B.value, b), best)
+        p += step_p
+        b += step_b
+    return Max(best)
 
 
 @for_kind(gather, Linear)
@@ -108,6 +131,11 @@ def _(x, g, P, gP, p, step_p, B, b, step_b, count):
 @generic
 def through(g, x):
     """The gradient of y from the gradient g of the product x ⊗ y."""
+
+
+@for_kind(through, Max)
+def _(g, x):
+    return Max(g.value + x.value)
 
 
 @for_kind(through, Linear)

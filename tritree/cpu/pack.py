@@ -95,8 +95,8 @@ def copy_in(tensor, members, charts, chart, dead):
 
 
 @inline
-def copy_out(charts, chart, members, tensor):
-    """chart[h, m, lane] to tensor[b, h, m] where the arc is live; 0 where it is not."""
+def copy_out(charts, chart, members, tensor, dead):
+    """chart[h, m, lane] to tensor[b, h, m] where the arc is live; `dead` where it is not."""
     N, row, cell = tensor.shape[1], charts.row, lanes(chart)
     target = address(tensor)
     shared = shared_block(members, N, cell)
@@ -113,9 +113,9 @@ def copy_out(charts, chart, members, tensor):
             for m in range(shared if h < shared else 0, words + 1):
                 target[out + m] = chart[at + m * cell]
             for m in range(words + 1, N):
-                target[out + m] = 0.0
-            target[out] = 0.0
-            target[out + h] = 0.0
+                target[out + m] = dead
+            target[out] = dead
+            target[out + h] = dead
 
 
 @generic

@@ -26,7 +26,7 @@ def outside_pass(C, charts, n, single_root):
     """Fills gC, gX and mu of the charts. They may lie over X and p."""
 
 
-@for_kind(outside_pass, Linear)
+@for_kind(outside_pass, Linear, Max)
 def _(C, charts, n, single_root):
     outside_tiled(charts, n, single_root)
 

@@ -41,4 +41,4 @@ def posterior_of(charts, members, refused, scores, single_root, log_z, marginals
         log_z[b] = log_value(charts.C, goal(members, lane)) + charts.scratch[lane]
     if some_trusted(charts, members, refused) and marginals.size > 0:
         outside_pass(charts.C, charts, words_in_lanes(charts, members), single_root)
-        copy_out(charts, charts.mu.value, members, marginals)
+        copy_out(charts, charts.mu.value, members, marginals, 0.0)

@@ -87,7 +87,7 @@ def relaxed(work, order, scores, lengths, temperature, A, progress):
         charts = soft_charts(work, enter(members, order, group, lengths))
         inside(charts, scores, members, temperature)
         down(charts, words_in_lanes(charts, members))
-        copy_out(charts, charts.I.share, members, A)
+        copy_out(charts, charts.I.share, members, A, 0.0)
         finish(progress)
         group = take(progress)
 
@@ -103,7 +103,7 @@ def relaxed_gradient(work, order, scores, lengths, temperature, grad, result, pr
         expect(charts, grad, members)
         down(charts, words_in_lanes(charts, members))
         scale_by(charts, charts.I.v, full(charts.I.v, 1 / temperature))
-        copy_out(charts, charts.I.v, members, result)
+        copy_out(charts, charts.I.v, members, result, 0.0)
         finish(progress)
         group = take(progress)
 

@@ -50,4 +50,4 @@ def tangent_of(charts, members, refused, scores, single_root, direction, result)
     if some_trusted(charts, members, refused):
         outside_pass(charts.C, charts, words_in_lanes(charts, members), single_root)
         scale_by(charts, charts.mu.tangent, scale)
-        copy_out(charts, charts.mu.tangent, members, result)
+        copy_out(charts, charts.mu.tangent, members, result, 0.0)

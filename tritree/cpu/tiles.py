@@ -47,7 +47,7 @@ def inside_tiled(charts, single_root):
 
 @inline
 def outside_tiled(charts, n, single_root):
-    """As `outside`, for Linear. Afterwards C[0,j] is lost if single_root."""
+    """As `outside`, for Linear and Max. Afterwards C[0,j] is lost if single_root."""
     p, C, I, nodes, row = charts.p, charts.C, charts.I, charts.nodes, charts.row
     gC, gX, mu = charts.gC, charts.gX, charts.mu
     cell = lanes(C.value)

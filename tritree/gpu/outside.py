@@ -16,15 +16,29 @@ shares of a sum add up to 1 whatever the magnitude of the scores.
 With derivatives: a term T has the derivative T · d ln T, and ln T is the sum of the logarithms of its two factors
 and of g / (value of the sum). The derivative of that last one, dg/g − d(value), is stored as that of G. The item that
 gathers is a factor of all its terms, so its part, Σ T · d ln item, is added at the end.
+
+MAX is the same in logarithms, with a maximum in the place of each sum, and a = 1: g is how much the best tree with the
+item is worse than the best tree, 0 or less, and a sum hands down g + (x − m). The "marginal" of an arc, added to the
+best score, is the score of the best tree that has it.
 """
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from tritree.gpu.chart import CL, CR, GL, GR, GX, IL, IR, ML, MR, MX, STATES, D, load, num_words, store, sweep
 from tritree.gpu.inside import run_inside
-from tritree.gpu.semiring import DUAL, LOG
+from tritree.gpu.semiring import DUAL, INF, LOG, MAX, PROPAGATE
+
+
+@triton.jit
+def share(G, x, m, SEMIRING: tl.constexpr):
+    """What the term x receives of G."""
+    if SEMIRING == MAX:
+        return tl.where(x == -INF, -INF, G + (x - m))
+    else:
+        return G * tl.exp2(x - m)
 
 
 @triton.jit
@@ -34,7 +48,7 @@ def term(
 ):  # fmt: skip
     """What a sum hands down to the term in which the sibling meets the item; the derivative without the item's part."""
     x = tl.load(sibling + S * PITCH) + item
-    t = tl.load(parent + G * PITCH) * tl.exp2(x - tl.load(parent + M * PITCH))
+    t = share(tl.load(parent + G * PITCH), x, tl.load(parent + M * PITCH), SEMIRING)
     if SEMIRING == DUAL:
         return t, t * (tl.load(parent + (D + G) * PITCH) + tl.load(sibling + (D + S) * PITCH))
     else:
@@ -42,9 +56,12 @@ def term(
 
 
 @triton.jit
-def add(g, t, mask=True):
+def add(g, t, SEMIRING: tl.constexpr, mask=True):
     """g + t in lanes of the mask, g elsewhere."""
-    return tl.where(mask, g[0] + t[0], g[0]), tl.where(mask, g[1] + t[1], g[1])
+    if SEMIRING == MAX:
+        return tl.where(mask, tl.maximum(g[0], t[0], PROPAGATE), g[0]), g[1]
+    else:
+        return tl.where(mask, g[0] + t[0], g[0]), tl.where(mask, g[1] + t[1], g[1])
 
 
 @triton.jit
@@ -56,11 +73,14 @@ def of(item, g):
 @triton.jit
 def put_g(ij, G: tl.constexpr, g, d_value, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
     """G = g / a of a sum, which takes the place of a. An impossible sum has a = 0 and nothing to hand down."""
-    a = tl.load(ij + G * PITCH, mask=live, other=1.0)
-    nothing = (g[0] == 0.0) | (a == 0.0)
-    weight = tl.where(nothing, 0.0, g[0] / a), 0.0
-    if SEMIRING == DUAL:
-        weight = weight[0], tl.where(nothing, 0.0, g[1] / g[0]) - d_value
+    if SEMIRING == MAX:
+        weight = g[0], 0.0
+    else:
+        a = tl.load(ij + G * PITCH, mask=live, other=1.0)
+        nothing = (g[0] == 0.0) | (a == 0.0)
+        weight = tl.where(nothing, 0.0, g[0] / a), 0.0
+        if SEMIRING == DUAL:
+            weight = weight[0], tl.where(nothing, 0.0, g[1] / g[0]) - d_value
     store(ij, G, weight, live, PITCH, SEMIRING)
     return weight
 
@@ -82,7 +102,8 @@ def outside_tile(
     i_right, i_left = load(ij - ROW + 1, IR, PITCH, SEMIRING), load(ij - ROW, IL, PITCH, SEMIRING)
     c_right, c_left = load(ij, CR, PITCH, SEMIRING), load(ij, CL, PITCH, SEMIRING)
     zeros = tl.zeros([BLOCK], dtype)
-    g_right, g_left, mu_right, mu_left = (zeros, zeros), (zeros, zeros), (zeros, zeros), (zeros, zeros)
+    none = tl.full([BLOCK], -INF, dtype) if SEMIRING == MAX else zeros
+    g_right, g_left, mu_right, mu_left = (none, zeros), (none, zeros), (none, zeros), (none, zeros)
 
     # The wider spans are (i, j') with j < j' ≤ n and (i', j) with 0 ≤ i' < i: n − j of the one kind and i of the
     # other, n − w in all, the same for every lane. So in each step a lane takes one, first those to the right, and
@@ -97,25 +118,26 @@ def outside_tile(
         wider_ = ij + (step - tl.where(right, 0, 3 * PITCH))
         beside = chart + (step + tl.where(right, j + PITCH, i - PITCH))  # (j, j') or (i', i)
         # C[i,j] C[j',j+1] in X{i,j'}, or I[i',i] C[i,j] in C[i',j]
-        g_right = add(g_right, term(wider, GX, MX, beside - ROW + 1, IR, c_right[0], PITCH, SEMIRING))
+        g_right = add(g_right, term(wider, GX, MX, beside - ROW + 1, IR, c_right[0], PITCH, SEMIRING), SEMIRING)
         # I[j',j] C[j,i] in C[j',i], or C[i',i−1] C[j,i] in X{i',j}
-        g_left = add(g_left, term(wider_, GL, ML, beside - ROW, CR, c_left[0], PITCH, SEMIRING))
+        g_left = add(g_left, term(wider_, GL, ML, beside - ROW, CR, c_left[0], PITCH, SEMIRING), SEMIRING)
         # I[i,j] C[j,j'] in C[i,j'], or I[j,i] C[i,i'] in C[j,i']
         x = term(wider, GR, MR, beside, CL, tl.where(right, i_right[0], i_left[0]), PITCH, SEMIRING)
-        mu_right, mu_left = add(mu_right, x, right), add(mu_left, x, ~right)
-    g_right = add(of(c_right, g_right), (tl.where(w == n, 1.0, 0.0), 0.0))  # the goal
+        mu_right, mu_left = add(mu_right, x, SEMIRING, right), add(mu_left, x, SEMIRING, ~right)
+    goal = tl.where(w == n, 0.0, -INF) if SEMIRING == MAX else tl.where(w == n, 1.0, 0.0)
+    g_right = add(of(c_right, g_right), (goal, 0.0), SEMIRING)
     g_left = of(c_left, g_left)
 
     # I[i,j] C[j,j] in C[i,j], and I[j,i] C[i,i] in C[j,i]
     G = put_g(ij, GR, g_right, c_right[1], live, PITCH, SEMIRING)
-    t = G[0] * tl.exp2(i_right[0] - tl.load(ij + MR * PITCH))
-    mu_right = of(i_right, add(mu_right, (t, t * G[1])))
+    t = share(G[0], i_right[0], tl.load(ij + MR * PITCH), SEMIRING)
+    mu_right = of(i_right, add(mu_right, (t, t * G[1]), SEMIRING))
     G = put_g(ij, GL, g_left, c_left[1], live, PITCH, SEMIRING)
-    t = G[0] * tl.exp2(i_left[0] - tl.load(ij + ML * PITCH))
-    mu_left = of(i_left, add(mu_left, (t, t * G[1])))
+    t = share(G[0], i_left[0], tl.load(ij + ML * PITCH), SEMIRING)
+    mu_left = of(i_left, add(mu_left, (t, t * G[1]), SEMIRING))
     # attach
     d_x = tl.load(ij + (D + GX) * PITCH, mask=live) if SEMIRING == DUAL else 0.0
-    put_g(ij, GX, (mu_right[0] + mu_left[0], mu_right[1] + mu_left[1]), d_x, live, PITCH, SEMIRING)
+    put_g(ij, GX, add(mu_right, mu_left, SEMIRING), d_x, live, PITCH, SEMIRING)
 
     OUT: tl.constexpr = 1 if SEMIRING == DUAL else 0
     tl.store(marginals + i * N + j, mu_right[OUT], mask=live)
@@ -139,9 +161,9 @@ def outside_kernel(
 
 
 def run_outside(chart: Tensor, lengths: Tensor, semiring: tl.constexpr) -> Tensor:
-    """The marginals [B, N, N], or their derivatives."""
+    """The marginals [B, N, N], or their derivatives; for MAX their logarithms."""
     B, N, *_ = chart.shape
-    marginals = chart.new_zeros(B, N, N)
+    marginals = chart.new_full((B, N, N), -torch.inf if semiring is MAX else 0.0)
     sweep(outside_kernel, chart, lengths.contiguous(), marginals, downwards=True, SEMIRING=semiring.value)
     return marginals
 
@@ -150,3 +172,9 @@ def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[
     """log Z [B], float64, and the marginals [B, N, N]."""
     log_z, chart = run_inside(scores, lengths, single_root, LOG, STATES)
     return log_z, run_outside(chart, lengths, LOG)
+
+
+def max_marginals(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    """For each arc the score of the best tree that has it, [B, N, N]."""
+    best, chart = run_inside(scores, lengths, single_root, MAX, STATES)
+    return best[:, None, None] + run_outside(chart, lengths, MAX)
