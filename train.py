@@ -6,6 +6,7 @@ Exit codes: 0 done; 2 the user's mistake, in one line; 130 after Ctrl-C; 1 a fau
 import sys
 
 from parsers.command import run_command
+from parsers.errors import UserError
 from parsers.options import build_parser, parse
 
 
@@ -73,6 +74,8 @@ def train(options, sources, run, group, display) -> int:
     except (Interrupted, KeyboardInterrupt) as error:
         display.warn(f"stopped; continue with: python train.py --resume {run}")
         return 128 + getattr(error, "signal_number", 2)
+    except UserError as error:
+        raise UserError(f"{error}; once that is mended, continue with: python train.py --resume {run}") from None
     except Diverged as error:
         display.warn(f"{run}: {error}")
         return 1

@@ -116,6 +116,7 @@ def reliability_plot(figures: dict, title: str) -> bytes:
                 )
         covered.set(xlabel="arcs kept, the most probable first, %", ylabel="of these right, %", xlim=(0, 102))
         covered.set_title("accuracy against coverage", fontsize=10)
+        covered.margins(y=0.12)  # for the labels
         covered.grid(alpha=0.3)
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=120)

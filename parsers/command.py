@@ -16,6 +16,7 @@ def run_command(name: str, main: Callable[[list[str]], int], arguments: list[str
             print(f"{name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print(f"{name}: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # Whoever read our output has enough of it. What is left in the buffer must not raise once more at exit.

@@ -1,4 +1,4 @@
-"""Predicted heads with their probabilities, in CoNLL-U: `Prob=0.9731` in MISC, and two comments per sentence.
+"""Predicted heads with their probabilities. In CoNLL-U, `Prob=0.9731` in MISC, and two comments per sentence:
 
     # log_prob = -0.4321      of the tree, to the base e
     # entropy = 1.2345        of all trees, in nats: 0 where there is no doubt
@@ -33,6 +33,17 @@ def with_confidence(parse: Parse) -> str:
     comments = "".join(f"{name}{_decimal(value)}{end}" for name, value in zip(COMMENTS, values, strict=True))
     mark = BOM if lines[0].startswith(BOM) else ""  # first in the file, whatever comes first now
     return mark + before.removeprefix(BOM) + comments + after.removeprefix(BOM)
+
+
+def confidence_record(parse: Parse) -> dict:
+    """The same for JSON, unrounded. The line is that of the first word."""
+    return {
+        "line": parse.sentence.line,
+        "heads": parse.heads,
+        "probabilities": parse.probabilities,
+        "log_prob": parse.log_prob,
+        "entropy": parse.entropy,
+    }
 
 
 def _misc(misc: str, probability: float) -> str:

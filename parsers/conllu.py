@@ -132,8 +132,8 @@ class _Builder:
         self.first = self.first or number
         columns = text.split("\t")
         if len(columns) != 10:
-            hint = "" if "\t" in text else ": they are separated by tabs, and this line has none"
-            raise DataError(self.file, number, f"{len(columns)} columns where CoNLL-U has 10{hint}")
+            hint = f"this line has {len(columns)}" if "\t" in text else "this line has no tabs"
+            raise DataError(self.file, number, f"CoNLL-U has 10 columns, separated by tabs, and {hint}")
         expected = len(self.forms) + 1
         if _SMALL.get(columns[ID]) != expected and columns[ID] != str(expected):
             self._add_other(number, columns[ID], expected)
@@ -195,7 +195,9 @@ class _Builder:
         if looping:
             shown = looping if len(looping) < 10 else [*looping[:8], "…"]
             path = " → ".join(map(str, [*shown, looping[0]]))
-            raise DataError(self.file, self.numbers[looping[0] - 1], f"the heads go in a circle: {path}")
+            raise DataError(
+                self.file, self.numbers[looping[0] - 1], f"the heads go in a circle: {path}; one of them is wrong"
+            )
         rows = self.rows if keep_lines else []
         columns = (self.forms, self.upos, self.xpos, self.feats, self.heads)
         return Sentence(self.file, self.numbers[0], *columns, self.lines, rows)

@@ -3,15 +3,18 @@
 import contextlib
 import io
 import json
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 from parsers.checkpoint import MAX_JSON, write
 from parsers.errors import DataError, UserError, why
 
+LINES = ("-", "--", ":", "-.")  # ten colours each
+
 
 @contextlib.contextmanager
-def plotting(title: str, panels: int) -> Iterator[tuple]:
+def plotting(title: str, panels: int, height: float = 3.7) -> Iterator[tuple]:
     """A figure with some panels side by side. Names of files and runs are shown as they are, `$` too."""
     import matplotlib  # takes a second to import, and is needed only for pictures
 
@@ -19,7 +22,7 @@ def plotting(title: str, panels: int) -> Iterator[tuple]:
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"text.parse_math": False}):
-        figure = Figure(figsize=(4.5 * panels, 3.7), layout="constrained")
+        figure = Figure(figsize=(4.5 * panels, height), layout="constrained")
         figure.suptitle(title)
         yield figure, figure.subplots(1, panels)
 
@@ -91,29 +94,27 @@ def summarize(history: list[dict]) -> dict:
 
 def comparison_plot(histories: dict[str, list[dict]]) -> bytes:
     """A PNG: the dev UAS of several runs over their epochs, and what each attains."""
-    with plotting("", 2) as (figure, (curves, final)):
-        handles = []
-        for number, history in enumerate(histories.values()):
+    with plotting("", 2, height=max(3.7, 1 + 0.5 * len(histories))) as (figure, (curves, final)):
+        styles = [{"color": f"C{n % 10}", "linestyle": LINES[n // 10 % len(LINES)]} for n in range(len(histories))]
+        for history, style in zip(histories.values(), styles, strict=True):
             uas = [record.get("dev_uas") for record in history if "final" not in record]
             y = [float("nan") if value is None else value for value in uas]
-            handles += curves.plot(range(1, len(y) + 1), y, marker=".", color=f"C{number % 10}")
+            curves.plot(range(1, len(y) + 1), y, marker=".", **style)
         _over_epochs(curves, "dev UAS, %")
-        figure.legend(handles, list(histories), loc="outside upper center", ncols=min(3, len(histories)), fontsize=8)
 
-        for place, summary in enumerate(map(summarize, histories.values())):
-            for name, mark, above in (("dev", "o", -14), ("test", "D", 8)):
+        # The names stand beside what the runs attain, each with its line: a legend that is read from top to bottom.
+        for place, (summary, style) in enumerate(zip(map(summarize, histories.values()), styles, strict=True)):
+            final.axhline(place, alpha=0.35, **style)
+            for name, fill, above in (("dev", "white", -13), ("test", style["color"], 7)):
                 if (value := summary[f"{name}_uas"]) is not None:
-                    final.plot(
-                        value, place, mark, color=f"C{place % 10}", fillstyle="none" if name == "dev" else "full"
-                    )
-                    label = f"{name} {value:.2f}"
-                    final.annotate(
-                        label, (value, place), (0, above), textcoords="offset points", ha="center", fontsize=7
-                    )
-        final.set_yticks(range(len(histories)), [Path(name).name for name in histories], fontsize=8)
+                    final.plot(value, place, "o", color=style["color"], markerfacecolor=fill)
+                    label, offset = f"{name} {value:.2f}", (0, above)
+                    final.annotate(label, (value, place), offset, textcoords="offset points", ha="center", fontsize=7)
+        names = ["\n".join(textwrap.wrap(name, 24)) for name in histories]
+        final.set_yticks(range(len(histories)), names, fontsize=8)
         final.set(xlabel="UAS of the best epoch, %", ylim=(len(histories) - 0.5, -0.5))
         final.margins(x=0.2)
-        final.grid(alpha=0.3)
+        final.grid(alpha=0.3, axis="x")
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=120)
     return picture.getvalue()

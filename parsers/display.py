@@ -7,6 +7,8 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from parsers.output import writing
+
 
 class Display:
     """Progress of a run. Nothing is shown if ``quiet``, as on all processes but the first."""
@@ -18,7 +20,8 @@ class Display:
         self.shown = 0.0
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False)
+        with writing("standard output"):
+            self.console.print(text, markup=False)
 
     def warn(self, text: str) -> None:
         """Something the user should know; also where output goes into a file."""

@@ -65,7 +65,8 @@ class Encoder(nn.Module):
 
 def _drop_rates(symbols: Symbols, alpha: float, size: int | None) -> Tensor:
     """α / (α + count); ROOT and words that have no count here are not dropped."""
-    counts = torch.tensor(symbols.counts[:size], dtype=torch.float32)
+    # Never on the meta device, where arithmetic would make torch import its compiler.
+    counts = torch.tensor(symbols.counts[:size], dtype=torch.float32, device="cpu")
     return torch.where(counts > 0, alpha / (alpha + counts), 0.0)
 
 

@@ -8,6 +8,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import tee
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from parsers.batches import Encoding
 from parsers.breakdown import Breakdown
 from parsers.calibration import Calibration, reliability_plot
 from parsers.comparison import HEADER, Comparison
-from parsers.confidence import with_confidence
+from parsers.confidence import confidence_record, with_confidence
 from parsers.conllu import Sentence, read
 from parsers.curves import comparison_plot, read_history, summarize
 from parsers.data import find_split, find_treebank
@@ -29,11 +30,16 @@ from parsers.report import (
     MOST_ARCS,
     Report,
     comparison_tables,
+    counted,
     evaluation_tables,
-    reading,
+    progress,
     runs_table,
+    waiting,
 )
 from parsers.run import Run
+
+DOUBT = 0.9
+ONE_WORD = Sentence("", 1, ["a"], ["_"], ["_"], ["_"], [-1], [], [])
 
 
 def find_file(options: Namespace) -> str:
@@ -43,30 +49,37 @@ def find_file(options: Namespace) -> str:
 
 
 class RunParser:
-    """The best model of a run."""
+    """The best model of a run, and how the options want it to parse."""
 
     def __init__(self, path: str, options: Namespace):
-        run = Run.open(path)
-        self.path, self.options = path, options
-        self.model, vocab, vectors = run.load_model(run.config()[0], choose_device(options.device, 0))
-        self.encoding = Encoding(vocab, vectors)
+        self.path, self.single_root = path, not options.multi_root
+        self.how = {
+            "decode": options.decode,
+            "constrain": options.constrain,
+            "top_heads": options.html is not None,
+        }
+        with waiting("loading the model (and compiling for half a minute, the first time)"):
+            run = Run.open(path)
+            self.model, vocab, vectors = run.load_model(run.config()[0], choose_device(options.device, 0))
+            self.encoding = Encoding(vocab, vectors)
+            list(self._parse([ONE_WORD]))  # has the kernels ready before the clock runs
 
-    def __call__(self, sentences: Iterable[Sentence], top_heads: bool = False) -> Iterator[Parse]:
+    def _parse(self, sentences: Iterable[Sentence]) -> Iterator[Parse]:
+        return parse_sentences(self.model, self.encoding, sentences, self.single_root, **self.how)
+
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Parse]:
         """Parses; an error after the last sentence if --constrain left no tree for some."""
-        options, impossible = self.options, 0
-        how = {"decode": options.decode, "constrain": options.constrain, "top_heads": top_heads}
-        for parse in parse_sentences(self.model, self.encoding, sentences, not options.multi_root, **how):
+        impossible = 0
+        for parse in self._parse(sentences):
             if math.isfinite(parse.log_prob):
                 yield parse
-            elif options.constrain and parse.heads[0] < 0:
+            elif self.how["constrain"] and parse.heads[0] < 0:
                 impossible += 1
-                print(f"evaluate.py: {no_tree(parse.sentence, not options.multi_root)}", file=sys.stderr)
+                print(f"evaluate.py: {no_tree(parse.sentence, self.single_root)}", file=sys.stderr)
             else:
                 raise UserError(f"{self.path}: the scores of its model are not numbers: train it again")
         if impossible:
-            raise UserError(
-                f"{impossible} sentence{'s' * (impossible > 1)} can't be parsed as the file says; nothing was written"
-            )
+            raise UserError(f"{counted(impossible, 'sentence')} can't be parsed as the file says; nothing was written")
 
 
 def no_tree(sentence: Sentence, single_root: bool) -> DataError:
@@ -85,12 +98,37 @@ def no_tree(sentence: Sentence, single_root: bool) -> DataError:
     return DataError(sentence.file, line, reason)
 
 
+@dataclass
+class Evaluation:
+    """All that is kept of a file."""
+
+    breakdown: Breakdown = field(default_factory=Breakdown)
+    calibration: Calibration = field(default_factory=Calibration)
+    sentences: int = 0
+    words: int = 0
+    doubtful: int = 0  # words whose arc has a probability below DOUBT
+
+    def add(self, parse: Parse) -> None:
+        self.breakdown.add(parse)
+        self.calibration.add(parse)
+        self.sentences += 1
+        self.words += len(parse.heads)
+        self.doubtful += sum(probability < DOUBT for probability in parse.probabilities)
+
+    def figures(self, seconds: float) -> dict:
+        return {
+            **self.breakdown.figures(),
+            **self.calibration.figures(),
+            "parsed_sentences": self.sentences,
+            "parsed_words": self.words,
+            "doubtful_words": self.doubtful,
+            "sentences_per_second": self.sentences / max(seconds, 1e-9),
+        }
+
+
 def evaluate_run(options: Namespace, report: Report) -> int:
     path = find_file(options)
-    scored = not options.constrain
-    breakdown, calibration = Breakdown(), Calibration()
-    drawings: list[str] = []
-    sentences = 0
+    evaluation, drawings = Evaluation(), []
     with ExitStack() as stack:
         # All files are opened first: what can't be written is known before a long file has been parsed.
         write, write_json, write_html, write_plot = (
@@ -98,20 +136,19 @@ def evaluate_run(options: Namespace, report: Report) -> int:
             for file in (options.output, options.json, options.html, options.calibration)
         )
         parser = RunParser(options.paths[0], options)
-        watch = stack.enter_context(reading(path))
+        watch = stack.enter_context(progress(path))
         began = time.monotonic()
 
         def results() -> Iterator[Parse]:
-            nonlocal sentences
-            for parse in parser(watch(read(path)), top_heads=bool(options.html or options.draw)):
-                sentences += 1
-                if scored:
-                    breakdown.add(parse)
-                    calibration.add(parse)
-                else:
+            for parse in watch(parser(read(path))):
+                if options.constrain:
                     parse.gold = None  # it was given, not found
+                evaluation.add(parse)
                 if options.output:
                     write(with_confidence(parse) if options.confidence else parse.sentence.text(parse.heads))
+                if options.json and options.confidence:
+                    before = '{"parses": [' if evaluation.sentences == 1 else ","
+                    write_json(f"{before}\n{json.dumps(confidence_record(parse))}")
                 if options.draw and len(drawings) < options.draw:
                     drawings.append(draw(parse, report))
                 yield parse
@@ -123,22 +160,24 @@ def evaluate_run(options: Namespace, report: Report) -> int:
         else:
             for _ in results():
                 pass
-        seconds = time.monotonic() - began
-        figures = {**breakdown.figures(), **calibration.figures(), "parsed_sentences": sentences}
-        figures["sentences_per_second"] = sentences / max(seconds, 1e-9)
+        figures = evaluation.figures(time.monotonic() - began)
+        is_scored = "uas" in figures
         if options.calibration:
-            if not breakdown.scores.words:
+            if not is_scored:
                 raise UserError(f"{path} has no heads to compare with: --calibration needs them")
             write_plot(reliability_plot(figures, os.path.basename(path)))
-        write_json(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(figures, indent=1, ensure_ascii=False)
+        write_json(f"\n],{text[1:]}\n" if options.confidence else f"{text}\n")
 
     report.write("".join(f"{text}\n\n" for text in drawings))
-    if breakdown.scores.words:
+    if is_scored:
         report.show(evaluation_tables(figures))
     else:
-        why = "no heads in the file" if scored else "the heads in the file were kept"
-        report.show(f"{why}: not scored")
-    report.show(f"{sentences:,} sentences, {figures['sentences_per_second']:.0f} per second")
+        report.show(
+            "the heads in the file were kept: not scored" if options.constrain else "no heads in the file: not scored"
+        )
+        report.show(f"{evaluation.doubtful:,} of {evaluation.words:,} arcs have a probability below {DOUBT}")
+    report.show(f"{counted(evaluation.sentences, 'sentence')}, {figures['sentences_per_second']:.0f} per second")
     return 0
 
 
@@ -155,11 +194,11 @@ def compare_runs(options: Namespace, report: Report) -> int:
     with ExitStack() as stack:
         write, write_json = (stack.enter_context(output(file)) for file in (options.output, options.json))
         first, second = (RunParser(run, options) for run in options.compare)
-        watch = stack.enter_context(reading(path))
+        watch = stack.enter_context(progress(path))
         write("\t".join(HEADER) + "\n")
         # The two stay within a window of each other: no more than what one of them has read ahead is kept.
-        one, other = tee(watch(read(path)))
-        for parses in zip(first(one), second(other), strict=True):
+        one, other = tee(read(path))
+        for parses in zip(watch(first(one)), second(other), strict=True):
             sentences += 1
             sentence = parses[0].sentence
             punctuation = list(map(is_punctuation, sentence.upos, sentence.xpos))

@@ -12,7 +12,7 @@ from parsers.data import EVALUATION_BATCH, MAX_CELLS, check_length
 from parsers.parse import Parse
 from parsers.parser import Parser
 
-WINDOW = 2048  # sentences that are held at a time
+WINDOW = 1024  # sentences that are held at a time
 TOP = 5  # heads of a word that are kept with their probabilities
 NEGLIGIBLE = 0.0005  # heads less probable than this are not
 

@@ -8,12 +8,19 @@ from collections.abc import Callable
 from parsers import MODELS, load_parser
 from parsers.errors import DataError, UserError
 
-EXAMPLES = """
-  %(prog)s --model ntp                                      a built-in synthetic treebank, minutes on two cores
-  %(prog)s --model ntp --treebank DIR --labeled 0.1 --seed 1 --output RUN     DIR: *-ud-{train,dev,test}.conllu
-  %(prog)s --model nmp --train F --dev F [--test F] [--unlabeled F]           .conllu or .conllu.gz
-  %(prog)s --resume RUN                                     after Ctrl-C, a crash or a power cut
-  torchrun --nproc-per-node 2 %(prog)s …                    data parallel
+EXAMPLES = """More options, of the network and of each system: %(prog)s --model NAME --help
+
+examples:
+  %(prog)s --model ntp
+      a built-in synthetic treebank, minutes on two cores
+  %(prog)s --model ntp --treebank DIR --labeled 0.1 --output RUN
+      a tenth of the trees of a UD treebank, DIR/*-ud-{train,dev,test}.conllu
+  %(prog)s --model lap --train F --dev F --unlabeled F
+      trees, and sentences without trees, from .conllu or .conllu.gz files
+  %(prog)s --resume RUN
+      after Ctrl-C, a crash or a power cut
+  torchrun --nproc-per-node 2 %(prog)s …
+      two processes share each batch
 """
 NOT_SAVED = ("resume", "output", "help")  # everything else goes into config.json
 
@@ -46,61 +53,71 @@ def number(kind: type, low: float, high: float, open_low: bool = False) -> Calla
 COUNT, SIZE, SHARE = number(int, 1, 10**9), number(int, 1, 2**16), number(float, 0, 1)
 
 
+def help_format(prog: str) -> argparse.HelpFormatter:
+    """As wide as any terminal."""
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=79)
+
+
 def build_parser(model: str | None = None) -> ArgumentParser:
-    """All options; those of one system only if it is named."""
+    """All options; those of one system only if it is named. Without a name, --help shows the most common ones alone."""
     parser = Quiet(
         prog="train.py",
-        usage="train.py --model NAME [options] | train.py --resume RUN",
+        usage="train.py --model NAME [options]\n       train.py --resume RUN",
         description="Trains a dependency parser.",
-        epilog=f"examples:{EXAMPLES}",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=110),
+        epilog=None if model else EXAMPLES,
+        formatter_class=help_format,
         add_help=False,
         allow_abbrev=False,
     )
-    add = parser.add_argument_group("what").add_argument
-    names = ", ".join(MODELS)
-    add("--model", choices=MODELS, metavar="NAME", help=f"{names}; with --help, its own options too")
-    add("--output", metavar="RUN", help="directory of the run, which must not exist (runs/NAME-TREEBANK-1)")
-    add("--resume", metavar="RUN", help="continue a run; everything else comes from its config.json")
-    add("-h", "--help", action="store_true", help="show this and exit")
 
-    add = parser.add_argument_group("data (none: the synthetic treebank)").add_argument
-    add("--treebank", metavar="DIR", help="directory of a UD treebank, or its name under $TRITREE_DATA")
+    def group_of(title: str) -> tuple[Callable, Callable]:
+        """To add common options, and rare ones."""
+        add = parser.add_argument_group(title).add_argument
+
+        def add_rare(*names: str, help: str, **settings) -> None:
+            add(*names, help=help if model else argparse.SUPPRESS, **settings)
+
+        return add, add_rare
+
+    add, _ = group_of("what")
+    names = ", ".join(MODELS)
+    add("--model", choices=MODELS, metavar="NAME", help=names)
+    add("--output", metavar="RUN", help="a new directory (runs/NAME-TREEBANK-1)")
+    add("--resume", metavar="RUN", help="continue a run; its config.json has all options")
+    add("-h", "--help", action="store_true", help="with --model: all options, its own too")
+
+    add, rare = group_of("data (none: a synthetic treebank)")
+    add("--treebank", metavar="DIR", help="a UD treebank, or its name under $TRITREE_DATA")
     add("--train", metavar="FILE", help="CoNLL-U, also .gz; as are the next three")
-    add("--dev", metavar="FILE", help="for early stopping; without it, the last epoch counts")
+    add("--dev", metavar="FILE", help="for early stopping; none: the last epoch counts")
     add("--test", metavar="FILE", help="for the final figures")
-    add("--unlabeled", metavar="FILE", help="sentences without trees; may be larger than the memory")
+    add("--unlabeled", metavar="FILE", help="sentences without trees, of any size")
     add("--no-unlabeled", dest="use_unlabeled", action="store_false", help="learn from trees only")
-    add("--labeled", type=number(float, 0, 1, True), default=1.0, metavar="SHARE", help="share of trees kept (1.0)")
+    add("--labeled", type=number(float, 0, 1, True), default=1.0, metavar="SHARE", help="of the trees kept (1.0)")
     add("--xpos", action="store_true", help="use XPOS as another input")
     add("--feats", action="store_true", help="use FEATS as another input")
-    add("--embeddings", metavar="FILE", help="pretrained word vectors, text format, also .gz")
-    add("--min-count", type=COUNT, default=2, metavar="N", help="times a word must occur, if it is in no tree (2)")
-    add("--max-words", type=COUNT, default=50_000, metavar="N", help="size of the vocabulary, unless trees have more")
+    add("--embeddings", metavar="FILE", help="pretrained word vectors, text, also .gz")
+    rare("--min-count", type=COUNT, default=2, metavar="N", help="of a word that is in no tree (2)")
+    rare("--max-words", type=COUNT, default=50_000, metavar="N", help="in the vocabulary, or those in trees (50000)")
 
-    add = parser.add_argument_group("network").add_argument
-    add("--word-size", type=SIZE, default=100, metavar="N", help="of a word embedding (100)")
-    add("--tag-size", type=SIZE, default=25, metavar="N", help="of a tag embedding (25)")
-    add("--lstm-size", type=SIZE, default=125, metavar="N", help="per direction (125)")
-    add("--layers", type=number(int, 1, 16), default=2, metavar="N", help="of the bi-LSTM (2)")
-    add("--hidden-size", type=SIZE, default=100, metavar="N", help="of the arc scorer (100)")
-    add("--distance", action="store_true", help="let scores depend on the length of the arc")
-    add("--dropout", type=number(float, 0, 0.99), default=0.33, metavar="P", help="(0.33)")
-    add(
-        "--word-dropout",
-        type=number(float, 0, 1e6),
-        default=0.25,
-        metavar="A",
-        help="unknown: A / (A + count) (0.25)",
-    )
+    _, rare = group_of("network")
+    rare("--word-size", type=SIZE, default=100, metavar="N", help="of a word embedding (100)")
+    rare("--tag-size", type=SIZE, default=25, metavar="N", help="of a tag embedding (25)")
+    rare("--lstm-size", type=SIZE, default=125, metavar="N", help="per direction (125)")
+    rare("--layers", type=number(int, 1, 16), default=2, metavar="N", help="of the bi-LSTM (2)")
+    rare("--hidden-size", type=SIZE, default=100, metavar="N", help="of the arc scorer (100)")
+    rare("--distance", action="store_true", help="let scores depend on the length of the arc")
+    rare("--dropout", type=number(float, 0, 0.99), default=0.33, metavar="P", help="(0.33)")
+    rate = number(float, 0, 1e6)
+    rare("--word-dropout", type=rate, default=0.25, metavar="A", help="unknown: A / (A + count) (0.25)")
 
-    add = parser.add_argument_group("training").add_argument
+    add, rare = group_of("training")
     add("--epochs", type=COUNT, default=100, metavar="N", help="at most (100)")
-    add("--patience", type=COUNT, default=15, metavar="N", help="epochs without a better dev UAS before the end (15)")
-    add("--batch-size", type=COUNT, default=4, metavar="N", help="sentences of a step, over all processes (4)")
-    add("--unlabeled-batch-size", type=COUNT, default=32, metavar="N", help="(32)")
+    add("--patience", type=COUNT, default=15, metavar="N", help="epochs without a better dev UAS (15)")
+    add("--batch-size", type=COUNT, default=4, metavar="N", help="sentences per step, all processes counted (4)")
+    rare("--unlabeled-batch-size", type=COUNT, default=32, metavar="N", help="(32)")
     add("--learning-rate", type=number(float, 0, 10), default=1e-3, metavar="R", help="of Adam (0.001)")
-    add("--clip", type=number(float, 0, 1e9), default=5.0, metavar="G", help="longest gradient (5)")
+    rare("--clip", type=number(float, 0, 1e9), default=5.0, metavar="G", help="longest gradient (5)")
     add("--seed", type=number(int, 0, 2**62), default=1, metavar="N", help="of everything random (1)")
 
     group = parser.add_argument_group("machine")

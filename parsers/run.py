@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from parsers import load_parser
 from parsers.checkpoint import Checkpoints, load_module, module_shapes, pack, read_json, read_tensors, write
@@ -74,9 +75,9 @@ class Run:
     def open(cls, path: str) -> "Run":
         directory = Path(path).absolute()
         if not directory.is_dir():
-            raise UserError(f"{path} is not a directory")
+            raise UserError(f"{path} is not a directory: name a run, a directory that train.py made")
         if not (directory / "config.json").is_file():
-            raise UserError(f"{path} is not a run: it has no config.json")
+            raise UserError(f"{path} is not a run: it has no config.json; name a directory that train.py made")
         return cls(directory)
 
     def __str__(self) -> str:
@@ -142,7 +143,7 @@ class Run:
             raise UserError(f"{self} has no model yet: no epoch has ended")
         vocab, vectors = self.vocab(), self.vectors()
         build = load_parser(options.model)
-        with torch.device("meta"):  # takes no memory, whatever sizes the options have
+        with torch.device("meta"), Unfilled():  # takes no memory, whatever sizes the options have
             expected = module_shapes(build(options, vocab, vectors), build.resizable)
         tensors = read_tensors(path, expected)
         model = build(options, vocab, vectors)
@@ -152,6 +153,16 @@ class Run:
     def write_metrics(self, history: list[dict]) -> None:
         lines = [json.dumps(_finite(record)) + "\n" for record in history]
         write(self.directory / "metrics.jsonl", "".join(lines).encode())
+
+
+class Unfilled(TorchFunctionMode):
+    """Leaves out torch.nn.init: on tensors without memory it has no effect, but torch would import its compiler for it,
+    which takes two seconds."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **(kwargs or {}))
 
 
 def _finite(record: dict) -> dict:

@@ -116,8 +116,8 @@ def test_it_streams():
 
 
 FAULTS = {
-    "f:1: 9 columns where CoNLL-U has 10": "1\tw\t_\tX\t_\t_\t0\t_\t_\n\n",
-    "f:1: 1 columns where CoNLL-U has 10: they are separated by tabs, and this line has none": "1 w _ X _ _ 0 _ _ _\n",
+    "f:1: CoNLL-U has 10 columns, separated by tabs, and this line has 9": "1\tw\t_\tX\t_\t_\t0\t_\t_\n\n",
+    "f:1: CoNLL-U has 10 columns, separated by tabs, and this line has no tabs": "1 w _ X _ _ 0 _ _ _\n",
     "f:2: id '3' where word 2 should be: number the words 1, 2, 3, …": lines(0, 1, ids=[1, 3]),
     "f:2: id '1' where word 2 should be: a blank line must stand between sentences": lines(0, 0, ids=[1, 1]),
     "f:1: id 'x' where word 1 should be: number the words 1, 2, 3, …": lines(0, ids=["x"]),
@@ -131,8 +131,8 @@ FAULTS = {
     "f:1: the head of word 1 is '-1', and not a number or _": lines(-1),
     "f:1: the head of word 1 is 'x', and not a number or _": lines("x"),
     "f:1: the head of word 1 is '1_0', and not a number or _": lines("1_0"),
-    "f:2: the heads go in a circle: 2 → 3 → 2": lines(0, 3, 2),
-    "f:1: the heads go in a circle: 1 → 3 → 2 → 1": lines(3, 1, 2),
+    "f:2: the heads go in a circle: 2 → 3 → 2; one of them is wrong": lines(0, 3, 2),
+    "f:1: the heads go in a circle: 1 → 3 → 2 → 1; one of them is wrong": lines(3, 1, 2),
     "f:4: word 1 is its own head: 0 stands for the root": lines(0, 1) + lines(1),
     "f:1: word 1 has no form: write _ for an empty column": "1\t\t_\tX\t_\t_\t0\t_\t_\t_\n",
     "f:2: byte 0xe9 is not UTF-8: save the file in UTF-8": b"# a\n# caf\xe9\n" + lines(0).encode(),

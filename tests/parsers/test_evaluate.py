@@ -1,28 +1,35 @@
 """evaluate.py from the inside: figures, files and mistakes. One small model is trained for all tests."""
 
+import io
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 
 import numpy as np
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 from udtools.udeval import evaluate as official
 from udtools.udeval import load_conllu
 
 import evaluate
 from parsers import synthetic
+from parsers.batches import Encoding, collate
 from parsers.breakdown import Breakdown
 from parsers.calibration import Calibration
 from parsers.command import run_command
 from parsers.comparison import paired_bootstrap
 from parsers.confidence import with_confidence
 from parsers.conllu import read
-from parsers.evaluating import no_tree
+from parsers.evaluation import WINDOW, parse_sentences
 from parsers.metrics import Scores
 from parsers.output import output
 from parsers.parse import Parse
+from parsers.report import Bar, evaluation_tables, progress
 from parsers.run import Run
 from tests.parsers.helpers import SMALL, small_trainer, tiny_options
 from tests.parsers.test_commands import ENVIRONMENT, ROOT
@@ -132,6 +139,47 @@ def test_output_changes_nothing_else(place, tmp_path):
     assert again.read_bytes() == sure.read_bytes()  # replaced, not added once more
 
 
+def test_confidence_in_json(place, tmp_path):
+    """Unrounded, and together with the figures."""
+    gold, parsed, found, plain = (
+        place / "gold.conllu",
+        tmp_path / "x.conllu",
+        tmp_path / "x.json",
+        tmp_path / "y.json",
+    )
+    main(place / "second", gold, "--output", parsed, "--confidence", "--json", found)
+    main(place / "second", gold, "--json", plain)
+    figures, without = json.loads(found.read_text()), json.loads(plain.read_text())
+    parses = figures.pop("parses")
+    assert [parse["heads"] for parse in parses] == [sentence.heads for sentence in read(str(parsed))]
+    assert [parse["line"] for parse in parses] == [sentence.line for sentence in read(str(gold))]
+    probabilities = [p for parse in parses for p in parse["probabilities"]]
+    written = [line.rpartition("Prob=")[2] for line in parsed.read_text().splitlines() if "Prob=" in line]
+    assert [f"{p:.4f}" for p in probabilities] == written and any(p != round(p, 6) for p in probabilities)
+    assert figures["doubtful_words"] == sum(p < 0.9 for p in probabilities)
+    for each in (figures, without):
+        del each["sentences_per_second"]
+    assert figures == without
+
+
+def test_reads_no_further_than_a_window(place):
+    """A file without an end can be parsed."""
+    run = Run.open(str(place / "first"))
+    model, vocab, _ = run.load_model(run.config()[0], "cpu")
+    count = 0
+
+    def endless():
+        nonlocal count
+        for sentence in itertools.cycle(synthetic.sentences("test", count=5)):
+            count += 1
+            yield sentence
+
+    parses = parse_sentences(model, Encoding(vocab), endless())
+    for number, parse in enumerate(itertools.islice(parses, 2 * WINDOW + 1)):
+        assert count <= number + WINDOW and len(parse.heads) == len(parse.sentence)
+    parses.close()
+
+
 def test_confidence_where_a_file_begins_without_comments(tmp_path):
     path = tmp_path / "file.conllu"
     path.write_text("\ufeff1\ta\t_\tX\t_\t_\t_\t_\t_\t_", encoding="utf-8")
@@ -143,8 +191,6 @@ def test_confidence_where_a_file_begins_without_comments(tmp_path):
 
 def test_probabilities_are_those_of_the_trees(place, tmp_path):
     """Of a sentence with three words, all trees can be enumerated by hand: they sum to one."""
-    from parsers.batches import Encoding, collate
-
     run = Run.open(str(place / "second"))
     model, vocab, _ = run.load_model(run.config()[0], "cpu")
     path = tmp_path / "three.conllu"
@@ -173,17 +219,17 @@ def test_constrain(place, tmp_path, capfd):
 
 def test_constraints_without_a_tree(place, tmp_path, capfd):
     path = tmp_path / "bad.conllu"
-    rows = [(3, 4, "_", "_"), ("_", "_"), (0, 0)]
+    rows = [(3, 4, "_", "_"), ("_", "_"), (0, 0), (4, "_", "_", 2)]  # the last: 2 and 3 could only hang from each other
     sentences = ["".join(f"{i}\ta\t_\tX\t_\t_\t{h}\t_\t_\t_\n" for i, h in enumerate(row, 1)) for row in rows]
     path.write_text("# one\n" + "\n".join(sentences) + "\n")
     for target in (tmp_path / "out", "-"):
         error = mistake(capfd, place / "first", path, "--constrain", "--output", target)
-        first, second, last = error.splitlines()
+        first, second, third, last = error.splitlines()
         assert f"{path}:3: the arcs to words 1 and 2 cross" in first
         assert f"{path}:11: words 1 and 2 both hang from the root: --multi-root" in second
-        assert "2 sentences can't be parsed" in last
+        assert f"{path}:13: no projective tree has the heads in the file" in third
+        assert "3 sentences can't be parsed" in last
     assert os.listdir(tmp_path) == ["bad.conllu"]
-    assert "no projective tree" in str(no_tree(list(read(str(path)))[1], True))
 
 
 def test_files_without_heads(place, tmp_path, capfd):
@@ -222,9 +268,9 @@ def test_compare(place, tmp_path, capfd):
         assert row[1] == f"{columns[0]} {columns[1]}" and row[3].split()[0] == columns[6] and row[4] != row[5]
     right = Counter(who for row in rows for who in (4, 5) if row[who] == row[3])
     assert (right[4], right[5]) == (figures["arcs"]["first right"], figures["arcs"]["second right"])
-    assert f"{figures['bootstrap']['uas']['p_value']:.4f}" in text
+    assert f"Run 2 has the better UAS (p = {figures['bootstrap']['uas']['p_value']:.4f})" in text
     main("--compare", place / "first", place / "first", gold)
-    assert "1.0000" in capfd.readouterr().out
+    assert "may well be chance (p = 1.0000)" in capfd.readouterr().out
 
 
 def test_bootstrap():
@@ -296,6 +342,7 @@ def test_pictures(place, tmp_path, capfd):
         (["RUN", "FILE", "--split=dev"], "--split is a part of a --treebank"),
         (["RUN", "FILE", "--confidence"], "--confidence is written to --output"),
         (["RUN", "FILE", "--output="], "--output has no name"),
+        (["RUN", "FILE", "--output=x", "--json=./x"], "x can't take two outputs"),
         (["RUN", "FILE", "--draw=0"], "--draw: '0' is not an integer"),
         (["RUN", "FILE", "--decode=magic"], "invalid choice: 'magic'"),
         (["RUN", "FILE", "--output=-", "--json=-"], "standard output can't take two outputs"),
@@ -319,7 +366,10 @@ def test_options_that_make_no_sense(place, capfd, arguments, message):
     [
         (b"", ": there are no sentences in this file"),
         (b"# nothing\n\n", ":2: there are no sentences in this file"),
-        ((WORD.format(1, 0) + "2 a\n").encode(), ":2: 1 columns where CoNLL-U has 10"),
+        (
+            (WORD.format(1, 0) + "2 a\n").encode(),
+            ":2: CoNLL-U has 10 columns, separated by tabs, and this line has no tabs",
+        ),
         ((WORD.format(1, 0) + WORD.format(2, 7)).encode(), ":2: word 2 has head 7, but the sentence has only 2 words"),
         ((WORD.format(1, 2) + WORD.format(2, 1)).encode(), ":1: the heads go in a circle"),
         ((WORD.format(1, 0) + WORD.format(2, 2)).encode(), ":2: word 2 is its own head"),
@@ -377,14 +427,14 @@ def test_a_run_that_is_not_one(place, tmp_path, capfd):
         assert message in mistake(capfd, tmp_path, gold)
 
 
-def test_ctrl_c_leaves_nothing(place, tmp_path, monkeypatch):
+def test_ctrl_c_leaves_nothing(place, tmp_path, monkeypatch, capfd):
     def interrupt(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Scores, "add", interrupt)
     arguments = [place / "first", place / "gold.conllu", "--output", tmp_path / "x", "--json", tmp_path / "y"]
     assert run_command("evaluate.py", evaluate.main, list(map(str, arguments))) == 130
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == [] and capfd.readouterr().err == "evaluate.py: stopped\n"
 
 
 def test_output_through_a_link(tmp_path):
@@ -397,8 +447,41 @@ def test_output_through_a_link(tmp_path):
     assert link.is_symlink() and target.read_text() == "newer"
 
 
-def test_help(capsys):
-    with pytest.raises(SystemExit):
-        evaluate.main(["--help"])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 45 and max(map(len, lines)) <= 110 and "examples:" in lines
+def _bars(*values, width):
+    for value in values:
+        console = Console(width=width, file=io.StringIO())
+        console.print(Bar(value))
+        yield console.file.getvalue()
+
+
+@pytest.mark.parametrize("factor", [1, 10_000])
+def test_tables_fit_into_80_columns(place, tmp_path, factor):
+    """Also those of a file with millions of words: nothing is cut but the bars."""
+    scores = tmp_path / "scores.json"
+    main(place / "second", place / "gold.conllu", "--json", scores)
+    figures = json.loads(scores.read_text())
+    for row in [figures, *figures["by_sentence_length"], *figures["by_arc_length"], *figures["by_pos"].values()]:
+        row |= {key: factor * row[key] for key in ("words", "plain_words", "sentences", "roots") if key in row}
+    console = Console(width=80, file=io.StringIO())
+    console.print(evaluation_tables(figures))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80 and not any("…" in line for line in lines)
+    for tag, row in figures["by_pos"].items():
+        assert re.search(rf"\b{tag} +{row['words']:,} +{row['uas']:.2f}  ━*╸? *$", "\n".join(lines), re.M)
+    assert any(line.startswith("without punctuation ") for line in lines)
+    assert [len(line.rstrip()) for line in _bars(100.0, 75.0, 50.0, 0.0, width=8)] == [8, 6, 4, 0]
+
+
+def test_progress(place, monkeypatch, capfd):
+    """What has been parsed counts, not what has been read ahead."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(Progress, "update", lambda self, task, **shown: updates.append(shown))
+    path, updates = str(place / "gold.conllu"), []
+    sentences = list(read(path))
+    with progress(path) as watch:
+        parses = [Parse(sentence, [], None, [], [], 0.0, 0.0) for sentence in 3 * sentences]
+        for number, parse in enumerate(watch(parses)):
+            assert parse is parses[number] and len(updates) == (number + 1) // 64
+    size = sum(len(line.encode()) for parse in parses[:64] for line in parse.sentence.lines)
+    assert updates == [{"completed": size, "text": "64 sentences"}]
+    capfd.readouterr()

@@ -161,7 +161,7 @@ def test_the_distribution_by_mouse_and_by_keyboard(show):
     browser = show([example()])
     assert browser.run("document.getElementById('tip').hidden")
     browser.point("document.querySelector('.wrong .form')")
-    rows = ["starspredicted55 %", "sawgold40 %", "root5.0 %"]
+    rows = ["5 starspredicted55 %", "4 sawgold40 %", "root5.0 %"]
     assert texts(browser, "#tip li") == rows
     assert not browser.run("document.getElementById('tip').hidden")
     assert browser.run("document.querySelectorAll('.ghost').length") == 2  # the other heads
@@ -177,6 +177,25 @@ def test_the_distribution_by_mouse_and_by_keyboard(show):
     assert browser.run("document.activeElement.dataset.word") == "7"
     browser.press("Escape")
     assert browser.run("document.getElementById('tip').hidden")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_distribution_hides_no_arc(show, width):
+    """It is on the screen, as a whole, and by keyboard always below the tree."""
+    browser = show([example(), example()])
+    browser.resize(width, 900)
+    try:
+        for _ in range(2):
+            browser.press("e")
+            tip, gold = (
+                browser.run(f"(box => [box.left, box.top, box.right, box.bottom])({found}.getBoundingClientRect())")
+                for found in ("document.getElementById('tip')", "document.activeElement.querySelector('.arc.gold')")
+            )
+            left, top, right, bottom = tip
+            assert 0 <= left < right <= browser.run("document.documentElement.clientWidth") and bottom <= 900
+            assert top >= gold[3]
+    finally:
+        browser.resize(1280, 900)
 
 
 def test_hostile_text_is_only_text(show):
