@@ -37,7 +37,7 @@ def train(options, sources, run, group, display) -> int:
 
     from parsers import load_parser
     from parsers.data import Corpus, encode
-    from parsers.run import Run, free_name
+    from parsers.run import Run, check_model_fits, free_name
     from parsers.training import Diverged, Interrupted, Trainer, warm_up
     from parsers.vectors import read_vectors
 
@@ -49,6 +49,7 @@ def train(options, sources, run, group, display) -> int:
         corpus = Corpus(options, sources)
         vocab = corpus.vocabulary(options)
         vectors = read_vectors(options.embeddings) if options.embeddings else None
+        check_model_fits(options, vocab, vectors)
         if group.writes:
             run = Run.create(options.output or free_name(options, sources), options, sources, vocab, vectors)
         run = Run.open(group.share(str(run.directory) if group.writes else ""))
@@ -58,6 +59,7 @@ def train(options, sources, run, group, display) -> int:
     else:
         run.check_files(sources)
         corpus, vocab, vectors = Corpus(options, sources), run.vocab(), run.vectors()
+        check_model_fits(options, vocab, vectors)
     data = encode(options, corpus, vocab, vectors)
 
     torch.manual_seed(options.seed)
@@ -67,7 +69,7 @@ def train(options, sources, run, group, display) -> int:
     if not is_new:
         restored = trainer.restore()
         where = f"resumed in epoch {trainer.state.epoch}, after {trainer.state.step} steps"
-        display.say(where if restored else "no checkpoint yet: starting over")
+        display.say(where if restored else "no whole checkpoint yet: starting over")
     warm_up(group.device, display)
     try:
         final = trainer.train().history[-1]

@@ -4,10 +4,12 @@ A checkpoint is two files: tensors (safetensors) and, written after them, JSON w
 both. It counts only if the checksums are right. The last two are kept, so that there is always a whole one.
 """
 
+import contextlib
+import copy
 import hashlib
 import json
-import math
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import BinaryIO
@@ -21,8 +23,8 @@ from parsers.errors import DataError, UserError, why
 from parsers.output import umask
 
 KEPT = 2
-MAX_JSON = 2**30  # bytes
-MAX_RESIZABLE = 2**32  # bytes of a tensor whose shape only the file knows
+UNFINISHED = ".tmp"  # how names of files end that are being written
+MAX_JSON = 2**26  # bytes; as Python objects they may be twenty times as many
 
 
 def write(path: Path, content: bytes) -> None:
@@ -32,7 +34,7 @@ def write(path: Path, content: bytes) -> None:
     """
     name = None
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
@@ -57,14 +59,28 @@ def sync_directory(directory: Path) -> None:
             os.close(handle)
 
 
+def check_file(path: Path, most: int) -> None:
+    """A pipe or a device never ends, and a file with holes can be larger than the disk: neither is read."""
+    info = path.stat()
+    if not stat.S_ISREG(info.st_mode):
+        raise DataError(str(path), None, "this is not a regular file")
+    if info.st_size > most:
+        raise DataError(str(path), None, "this file is too large to be part of a run")
+
+
 def read_json(path: Path) -> dict:
     """A JSON object; whatever is wrong with it is a DataError."""
     try:
-        if path.stat().st_size > MAX_JSON:
-            raise DataError(str(path), None, "this file is too large to be part of a run")
-        value = json.loads(path.read_bytes())
+        check_file(path, MAX_JSON)
+        content = path.read_bytes()
     except OSError as error:
         raise DataError(str(path), None, f"can't be read: {why(error)}") from None
+    return parse_json(content, path)
+
+
+def parse_json(content: str | bytes, path: Path) -> dict:
+    try:
+        value = json.loads(content)
     except (ValueError, RecursionError):
         raise DataError(str(path), None, "this is not JSON: the file is damaged") from None
     if not isinstance(value, dict):
@@ -72,28 +88,37 @@ def read_json(path: Path) -> dict:
     return value
 
 
+def machine_memory() -> int:
+    """Bytes of this machine, or more than any where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**62
+
+
 def pack(tensors: dict[str, Tensor]) -> bytes:
     return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 
-Shapes = dict[str, list[list[int]] | None]  # the shapes each tensor may have; None: any, up to MAX_RESIZABLE
+Shapes = dict[str, list[int] | None]  # None: any
 
 
 def module_shapes(module: nn.Module, resizable: tuple[str, ...] = (), prefix: str = "") -> Shapes:
     state = module.state_dict()
-    return {prefix + name: None if name in resizable else [list(tensor.shape)] for name, tensor in state.items()}
+    return {prefix + name: None if name in resizable else list(tensor.shape) for name, tensor in state.items()}
 
 
 def read_tensors(path: Path, expected: Shapes) -> dict[str, Tensor]:
     """The tensors of a file; nothing is allocated before their names and shapes were found as expected."""
     try:
+        check_file(path, machine_memory() // 4)
         with safetensors.safe_open(path, framework="pt") as file:
             for name in sorted(set(file.keys()) ^ expected.keys()):
                 fault = "is missing" if name in expected else "does not belong there"
                 raise DataError(str(path), None, f"tensor {name[:80]!r} {fault}: the file is of another model")
-            for name, shapes in expected.items():
+            for name, right in expected.items():
                 shape = file.get_slice(name).get_shape()
-                if shape not in shapes if shapes is not None else 8 * math.prod(shape) > MAX_RESIZABLE:
+                if right is not None and shape != right:
                     raise DataError(str(path), None, f"tensor {name} has shape {shape}: the file is of another model")
             return {name: file.get_tensor(name) for name in expected}
     except (OSError, safetensors.SafetensorError) as error:
@@ -107,7 +132,10 @@ def load_module(module: nn.Module, tensors: dict[str, Tensor], resizable: tuple[
         owner, _, leaf = name.rpartition(".")
         buffers = module.get_submodule(owner)._buffers
         buffers[leaf] = buffers[leaf].new_empty(tensors[name].shape)
-    module.load_state_dict(tensors)
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict]:
@@ -122,17 +150,34 @@ def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor],
 
 
 def optimizer_shapes(optimizer: torch.optim.Optimizer, packed: dict) -> Shapes:
-    """A tensor of the state has the shape of its parameter, or is a single number."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    return {
-        f"optimizer.{index}.{key}": [list(parameters[int(index)].shape), []]
-        for index, values in packed["state"].items()
-        for key, value in values.items()
-        if value is None
-    }
+    """The tensors of a packed state. A ValueError, KeyError or TypeError unless it is of such an optimiser."""
+    twin = copy.deepcopy(optimizer)  # after a step it has all that belongs to a state
+    for group in twin.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    twin.step()
+    fresh, rest = pack_optimizer(twin)
+    for group, saved in zip(rest["groups"], packed["groups"], strict=True):
+        kinds, found = ({key: _kind(value) for key, value in values.items()} for values in (group, saved))
+        if kinds != found:
+            raise ValueError("the settings are of another optimiser")
+    shapes = {}
+    for index, saved in packed["state"].items():
+        values = rest["state"][index]
+        if {key: _kind(value) for key, value in values.items()} != {key: _kind(value) for key, value in saved.items()}:
+            raise ValueError("the state is of another optimiser")
+        names = [f"optimizer.{index}.{key}" for key, value in values.items() if value is None]
+        shapes |= {name: list(fresh[name].shape) for name in names}
+    return shapes
+
+
+def _kind(value: object) -> object:
+    """The type of a number; of a list or tuple of them, all types."""
+    return [type(item) for item in value] if isinstance(value, list | tuple) else type(value)
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], packed: dict) -> None:
+    """``packed`` was found right by ``optimizer_shapes``."""
     state = optimizer.state_dict()
     for group, saved in zip(state["param_groups"], packed["groups"], strict=True):
         group |= {key: tuple(value) if isinstance(value, list) else value for key, value in saved.items()}
@@ -163,9 +208,17 @@ class Checkpoints:
         sums = {"tensors": _checksum(packed), "state": _checksum(text.encode())}
         write(self.directory / f"{name}.safetensors", packed)
         write(self.directory / f"{name}.json", json.dumps({"sha256": sums, "state": text}).encode())
-        for number in old[KEPT - 1 :]:
-            for suffix in (".json", ".safetensors"):
-                (self.directory / f"checkpoint-{number}{suffix}").unlink(missing_ok=True)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Removes older checkpoints, and what a process left that was killed while it wrote or tidied up."""
+        kept = {
+            f"checkpoint-{number}{suffix}" for number in self.numbers()[:KEPT] for suffix in (".json", ".safetensors")
+        }
+        for path in [*self.directory.glob("checkpoint-*"), *self.directory.glob(f".*{UNFINISHED}")]:
+            if path.name not in kept:
+                with contextlib.suppress(OSError):  # it is in nobody's way
+                    path.unlink()
 
     def state(self, number: int) -> dict:
         """Everything but the tensors; a DataError unless both files are as they were written."""
@@ -176,16 +229,14 @@ class Checkpoints:
             raise DataError(str(path), None, "the checksum is wrong: the file is damaged")
         tensors = self.tensor_file(number)
         try:
+            check_file(tensors, machine_memory() // 4)
             with open(tensors, "rb") as file:
                 found = _checksum_file(file)
         except OSError as error:
             raise DataError(str(tensors), None, f"can't be read: {why(error)}") from None
         if sums.get("tensors") != found:
             raise DataError(str(tensors), None, "the checksum is wrong: the file is damaged or cut off")
-        state = json.loads(text)
-        if not isinstance(state, dict):
-            raise DataError(str(path), None, "expected a JSON object")
-        return state
+        return parse_json(text, path)
 
     def tensor_file(self, number: int) -> Path:
         return self.directory / f"checkpoint-{number}.safetensors"

@@ -16,7 +16,9 @@ from typing import BinaryIO
 from parsers.errors import DataError, why
 
 ID, FORM, UPOS, XPOS, FEATS, HEAD = 0, 1, 3, 4, 5, 6
-MAX_LINE = 2**20  # bytes; what has no line ends must not fill the memory
+MAX_LINE = 2**20  # bytes; what has no line ends must not fill the memory,
+MAX_SENTENCE = 2**24  # nor what has no blank lines
+MAX_FEATURES = 100  # of a word; all words of a batch get as much room as the one with most
 _SMALL = {str(number): number for number in range(1000)}
 
 
@@ -78,10 +80,13 @@ def parse(stream: BinaryIO, file: str, keep_lines: bool = True) -> Iterator[Sent
     """The sentences of an open binary stream; ``file`` is its name in messages."""
     done: Sentence | None = None  # held back: what comes without words at the end of the file belongs to it
     sentence = _Builder(file)
-    number = 0
+    number = size = 0
     for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE), b""), 1):
         if len(raw) == MAX_LINE:
             raise DataError(file, number, f"a line of {MAX_LINE} bytes or more: this is not CoNLL-U")
+        size += len(raw)
+        if size > MAX_SENTENCE:
+            raise DataError(file, number, f"{MAX_SENTENCE} bytes without the end of a sentence: this is not CoNLL-U")
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
@@ -92,7 +97,7 @@ def parse(stream: BinaryIO, file: str, keep_lines: bool = True) -> Iterator[Sent
             if sentence.first:
                 if done is not None:
                     yield done
-                done, sentence = sentence.finish(keep_lines), _Builder(file)
+                done, sentence, size = sentence.finish(keep_lines), _Builder(file), 0
                 if keep_lines:
                     done.lines.append(line)
                 continue
@@ -145,6 +150,8 @@ class _Builder:
             head = self._read_head(number, expected, columns[HEAD])
         if head == expected:
             raise DataError(self.file, number, f"word {expected} is its own head: 0 stands for the root")
+        if columns[FEATS].count("|") >= MAX_FEATURES:
+            raise DataError(self.file, number, f"word {expected} has more than {MAX_FEATURES} features")
         intern = sys.intern  # a treebank has few tags, and many words with each
         self.forms.append(columns[FORM])
         self.upos.append(intern(columns[UPOS]))
@@ -220,8 +227,8 @@ def cycle(heads: list[int]) -> list[int]:
 
 
 def _is_number(text: str) -> bool:
-    """int() takes more than this: signs, spaces, underscores, the digits of other scripts, thousands of digits."""
-    return text.isascii() and text.isdigit() and len(text) < 10
+    """int() takes more than this: signs, spaces, underscores, zeros in front, other scripts, thousands of digits."""
+    return text.isascii() and text.isdigit() and len(text) < 10 and (text[0] != "0" or text == "0")
 
 
 def _quote(text: str) -> str:

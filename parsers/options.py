@@ -162,6 +162,8 @@ def options_from(saved: object, file: str) -> Namespace:
                 arguments.append(action.option_strings[-1])
         elif isinstance(value, bool) or not isinstance(value, str | int | float):
             raise DataError(file, None, f"option {action.dest} must be a number or a string")
+        elif not str(value).isprintable():  # it may be shown
+            raise DataError(file, None, f"option {action.dest} has characters that can't be shown")
         else:
             arguments.append(f"{action.option_strings[-1]}={value}")
     try:

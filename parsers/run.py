@@ -18,7 +18,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from parsers import load_parser
-from parsers.checkpoint import Checkpoints, load_module, module_shapes, pack, read_json, read_tensors, write
+from parsers.checkpoint import (
+    MAX_JSON,
+    Checkpoints,
+    load_module,
+    machine_memory,
+    module_shapes,
+    pack,
+    read_json,
+    read_tensors,
+    write,
+)
 from parsers.data import Sources
 from parsers.errors import DataError, UserError, why
 from parsers.options import options_from, options_to_json
@@ -53,6 +63,9 @@ class Run:
             "sources": vars(sources),
             "files": {file: fingerprint(file) for file in sources.files()},
         }
+        words = json.dumps({"words": vectors.words if vectors else []}, ensure_ascii=False).encode()
+        if len(words) > MAX_JSON:
+            raise UserError(f"--embeddings {options.embeddings} has too many words: keep the most frequent ones")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             hidden = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
@@ -60,7 +73,7 @@ class Run:
                 write(hidden / "config.json", json.dumps(config, indent=1, ensure_ascii=False).encode())
                 write(hidden / "vocab.json", vocab.to_json().encode())
                 if vectors is not None:
-                    write(hidden / "vectors.json", json.dumps({"words": vectors.words}, ensure_ascii=False).encode())
+                    write(hidden / "vectors.json", words)
                     write(hidden / "vectors.safetensors", pack({"vectors": torch.from_numpy(vectors.table)}))
                 hidden.chmod(0o777 & ~umask())
                 hidden.rename(target)
@@ -88,15 +101,16 @@ class Run:
         path = self.directory / "config.json"
         config = read_json(path)
         if config.get("format") != FORMAT:
-            raise DataError(
-                str(path), None, f"format {config.get('format')!r} is not {FORMAT}: made by another version?"
-            )
+            raise DataError(str(path), None, f"`format` is not {FORMAT}: made by another version?")
         options = options_from(config.get("options"), str(path))
         sources = config.get("sources")
         fields = Sources.__dataclass_fields__.keys()
-        if not isinstance(sources, dict) or sources.keys() != fields:
-            raise DataError(str(path), None, "`sources` is not as train.py writes it")
-        if not all(value is None or isinstance(value, str) for value in sources.values()) or sources["name"] is None:
+        if (
+            not isinstance(sources, dict)
+            or sources.keys() != fields
+            or not all(value is None or _is_name(value) for value in sources.values())
+            or sources["name"] is None
+        ):
             raise DataError(str(path), None, "`sources` is not as train.py writes it")
         return options, Sources(**sources)
 
@@ -143,16 +157,23 @@ class Run:
             raise UserError(f"{self} has no model yet: no epoch has ended")
         vocab, vectors = self.vocab(), self.vectors()
         build = load_parser(options.model)
-        with torch.device("meta"), Unfilled():  # takes no memory, whatever sizes the options have
-            expected = module_shapes(build(options, vocab, vectors), build.resizable)
-        tensors = read_tensors(path, expected)
+        tensors = read_tensors(path, module_shapes(outline(options, vocab, vectors), build.resizable))
         model = build(options, vocab, vectors)
-        load_module(model, tensors, build.resizable)
+        try:
+            load_module(model, tensors, build.resizable)
+        except ValueError:
+            raise DataError(str(path), None, "this is not the model of a run") from None
         return model.to(device).eval(), vocab, vectors
 
     def write_metrics(self, history: list[dict]) -> None:
         lines = [json.dumps(_finite(record)) + "\n" for record in history]
         write(self.directory / "metrics.jsonl", "".join(lines).encode())
+
+
+def outline(options: Namespace, vocab: Vocabulary, vectors: Vectors | None) -> Parser:
+    """The model without its numbers: it takes no memory, whatever sizes the options have."""
+    with torch.device("meta"), Unfilled():
+        return load_parser(options.model)(options, vocab, vectors)
 
 
 class Unfilled(TorchFunctionMode):
@@ -165,6 +186,11 @@ class Unfilled(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+def _is_name(value: object) -> bool:
+    """A string that can name a file and be shown."""
+    return isinstance(value, str) and value.isprintable()
+
+
 def _finite(record: dict) -> dict:
     """JSON has no NaN and no infinity."""
     return {
@@ -172,10 +198,20 @@ def _finite(record: dict) -> dict:
     }
 
 
+def check_model_fits(options: Namespace, vocab: Vocabulary, vectors: Vectors | None) -> None:
+    """A training holds the model, the best one so far, a gradient, two averages of it, and writes all that at once."""
+    state = outline(options, vocab, vectors).state_dict()
+    size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+    if 8 * size > machine_memory():
+        raise UserError(f"a model of {size / 2**30:.1f} GiB can't be trained on this machine: choose smaller sizes")
+
+
 def fingerprint(file: str) -> dict:
     """What a file is recognised by."""
     try:
         size = os.path.getsize(file)
+        if not os.path.isfile(file):
+            raise DataError(file, None, "this is not a regular file, and a run reads its files more than once")
         if size > HASHED:
             return {"bytes": size}
         return {"bytes": size, "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}

@@ -87,6 +87,13 @@ class Theta(nn.Module):
         self.totals.copy_(by_head)
         self.prior.copy_((by_modifier + 1) / (by_modifier.sum() + self.num_modifiers))
 
+    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors) -> None:
+        """torch looks at shapes alone, and here the file decides about them."""
+        keys, counts = state_dict[f"{prefix}keys"], state_dict[f"{prefix}counts"]
+        if keys.dim() != 1 or keys.shape != counts.shape or keys.dtype != torch.int64:
+            errors.append("keys and counts do not belong together")
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+
     def log_prob(self, h: Tensor, m: Tensor) -> Tensor:
         """log θ(m | h) for numbers of heads and modifiers, of one shape; float64."""
         if len(self.keys):

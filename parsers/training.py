@@ -81,6 +81,23 @@ class State:
     seconds: float = 0.0
     finished: bool = False
 
+    def check(self, stages: int, epochs: int) -> None:
+        """A ValueError unless a training of so many stages and epochs can be here: it may be anybody's file."""
+        for name, usual in vars(State()).items():
+            kinds = (int, float) if isinstance(usual, float) else (type(usual),)
+            if type(getattr(self, name)) not in kinds:
+                raise ValueError(name)
+        records = [self.totals, self.record, *self.history]
+        if not all(type(value) in (int, float, bool) for record in records for value in record.values()):
+            raise ValueError("figures that are no numbers")
+        if not (1 <= self.stage <= stages and 1 <= self.epoch <= epochs + 1 and self.step >= 0 and self.waiting >= 0):
+            raise ValueError("a place that there is not")
+        if self.phase == "dev" and not {"stage", "epoch", "sentences_per_second"} <= self.record.keys():
+            raise ValueError("an epoch without figures")
+        for kind in ("", "unlabeled_"):
+            if f"{kind}loss" in self.totals and f"{kind}words" not in self.totals:
+                raise ValueError("sums without words")
+
 
 class Trainer:
     """Trains one model in one run directory."""
@@ -325,18 +342,19 @@ class Trainer:
     def _restore(self, number: int) -> None:
         saved = self.run.checkpoints.state(number)
         state = State(**saved["training"])
+        state.check(self.stages, self.options.epochs)
         resizable = self.model.resizable
         expected = module_shapes(self.model, resizable, "model.")
         if state.best_epoch:
             expected |= module_shapes(self.model, resizable, "best.")
         expected |= optimizer_shapes(self.optimizer, saved["optimizer"])
         tensors = read_tensors(self.run.checkpoints.tensor_file(number), expected)
+        self.model.load_extra_state(saved["model"])
         load_module(self.model, _below("model.", tensors), resizable)
         self.best = {name: tensor.to(self.group.device) for name, tensor in _below("best.", tensors).items()}
         load_optimizer(self.optimizer, tensors, saved["optimizer"])
         if self.scaler.is_enabled():
             self.scaler.load_state_dict(saved["scaler"])
-        self.model.load_extra_state(saved["model"])
         self.state = state
         if self.group.writes and not state.finished:  # the files may be of a later epoch, which is done again now
             if state.best_epoch:

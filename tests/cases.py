@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.oracle import Oracle
 from tritree.chart import live_arcs
 
-KINDS = ["normal", "ties", "forbidden", "impossible", "large", "ones"]
+KINDS = ["normal", "ties", "forbidden", "impossible", "large", "ones"]  # and "mixed", which only tests/fuzz.py takes
 LAYOUTS = ["contiguous", "transposed", "sliced", "expanded"]
 JUNK = [float("nan"), float("inf"), float("-inf"), 1e30]
 
@@ -57,6 +57,9 @@ def fill(kind: str, B: int, N: int, generator: torch.Generator) -> Tensor:
     if kind == "impossible":
         normal[0, :, -1] = -torch.inf  # the first sentence's last word can hang nowhere, if it is that long
         return normal
+    if kind == "mixed":  # every size beside every other, and whole columns on the edge of what is possible
+        sizes = 10 ** torch.randint(-3, 7, (B, N, N), generator=generator).double()
+        return torch.where(coin < 0.4, -torch.inf, torch.where(coin < 0.6, normal.round(), sizes * normal))
     if kind == "large":
         return torch.where(coin < 0.5, normal * 1e4, normal.sign() * 1e4)
     return 3 * normal
@@ -82,6 +85,8 @@ def make_case(kind, N, lengths, single_root, dtype, layout, junk, seed) -> Case:
     scores = fill(kind, len(lengths), N, generator)
     if layout == "expanded":
         lengths = lengths[:1].expand_as(lengths)
+    largest = torch.finfo(dtype).max  # +inf is no score
+    scores = torch.where(scores == -torch.inf, scores, scores.clamp(-largest, largest))
     scores = torch.where(live_arcs(lengths, N), scores, junk).to(dtype)
     label = f"{kind}, N={N}, lengths={lengths.tolist()}, {single_root=}, {dtype}, {layout}, {junk=}, {seed=}"
     return Case(lay_out(scores, layout), lengths, single_root, label)

@@ -39,7 +39,7 @@ def for_each_batch(check):
 
         run()
 
-    test.__name__, test.__doc__ = check.__name__, check.__doc__
+    test.__name__, test.__doc__, test.check = check.__name__, check.__doc__, check
     return test
 
 

@@ -57,11 +57,11 @@ def examples_of(sentences, vocab):
     return [encoding(sentence, sentence.heads) for sentence in sentences]
 
 
-def small_trainer(options: Namespace, directory: Path, **sizes: int) -> Trainer:
+def small_trainer(options: Namespace, directory: Path, group: Group | None = None, **sizes: int) -> Trainer:
     """In a new run directory, or in one that is there already."""
     data, vocab = small_data(options, **sizes)
     if directory.exists():
         run = Run.open(str(directory))
     else:
         run = Run.create(str(directory), options, Sources("synthetic"), vocab, None)
-    return Trainer(build(options, vocab), data, options, run, Group("cpu"), Display(quiet=True))
+    return Trainer(build(options, vocab), data, options, run, group or Group("cpu"), Display(quiet=True))

@@ -4,9 +4,10 @@ import gzip
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parsers import conllu
 from parsers.conllu import cycle, parse, read
 from parsers.errors import DataError
 
@@ -137,6 +138,26 @@ FAULTS = {
     "f:1: word 1 has no form: write _ for an empty column": "1\t\t_\tX\t_\t_\t0\t_\t_\t_\n",
     "f:2: byte 0xe9 is not UTF-8: save the file in UTF-8": b"# a\n# caf\xe9\n" + lines(0).encode(),
     "f:1: a sentence without words, of multiword tokens or empty nodes alone": lines(0, ids=["1-2"]) + lines(0, 1),
+    "f:1: 11 columns where CoNLL-U has 10": "1\tw\t_\tX\t_\t_\t0\t_\t_\t_\t\n\n",
+    "f:1: id '0' where word 1 should be: number the words 1, 2, 3, …": lines(0, ids=[0]),
+    "f:1: id '' where word 1 should be: number the words 1, 2, 3, …": lines(0, ids=[""]),
+    "f:1: id '01' where word 1 should be: number the words 1, 2, 3, …": lines(0, ids=["01"]),
+    "f:1: id '1-' where word 1 should be: number the words 1, 2, 3, …": lines(0, ids=["1-"]),
+    "f:1: id '1-02' where word 1 should be: number the words 1, 2, 3, …": lines(0, ids=["1-02"]),
+    "f:1: id '-1' where word 1 should be: number the words 1, 2, 3, …": lines(0, ids=["-1"]),
+    "f:1: empty node 1.1 stands behind word 0": lines("_", 0, ids=["1.1", 1]),
+    "f:1: multiword token 2-1 stands before word 1": lines("_", 0, ids=["2-1", 1]),
+    "f:1: the head of word 1 is '', and not a number or _": lines(""),
+    "f:1: the head of word 1 is '00', and not a number or _": lines("00"),
+    "f:1: the head of word 1 is ' 0', and not a number or _": lines(" 0"),
+    "f:1: the head of word 1 is '²', and not a number or _": lines("²"),
+    "f:1: the head of word 1 is '1.1', and not a number or _": lines("1.1"),
+    "f:1: word 1 has head 999999999, but the sentence has only 1 words": lines(999_999_999),
+    "f:1: the head of word 1 is '4294967296', and not a number or _": lines(2**32),
+    "f:3: 1 columns where CoNLL-U has 10: they are separated by tabs, and this line has none": lines(0) + " \n",
+    "f:1: word 1 has more than 100 features": lines(0).replace("X\t_\t_", "X\t_\t" + "a=b|" * 100),
+    "f:1: byte 0xff is not UTF-8: save the file in UTF-8": lines(0).encode("utf-16"),
+    "f:1: byte 0xed is not UTF-8: save the file in UTF-8": b"# \xed\xa0\x80\n" + lines(0).encode(),
     "f: there are no sentences in this file": "",
     "f:3: there are no sentences in this file": "\n\n# nothing\n",
 }  # fmt: skip
@@ -154,6 +175,27 @@ def test_long_numbers_and_names_are_cut():
     assert fault("x" * 2**21) == "f:1: a line of 1048576 bytes or more: this is not CoNLL-U"
 
 
+@pytest.mark.parametrize("line", [b"# comment\n", b"\n", lines("_", ids=["0.1"]).encode()[:-1]])
+def test_what_never_ends_is_not_held(line, monkeypatch):
+    monkeypatch.setattr(conllu, "MAX_SENTENCE", 2**17)
+    read = 0
+
+    class Endless(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            nonlocal read
+            count = len(buffer) // len(line)
+            buffer[: count * len(line)] = line * count
+            read += count * len(line)
+            return count * len(line)
+
+    with pytest.raises(DataError, match="131072 bytes without the end of a sentence"):
+        list(parse(io.BufferedReader(Endless(), 2**16), "f"))
+    assert read < 2**18
+
+
 def test_several_roots_and_no_heads_are_fine():
     assert parsed(lines(0, 0) + lines("_", "_"))[1].heads == [-1, -1]
 
@@ -165,6 +207,84 @@ def test_whatever_comes_is_read_back_or_refused(content):
     except DataError:
         return
     assert "".join(s.text() for s in sentences).encode() == content
+
+
+def plainly(content):
+    """The heads of each sentence, read as simply as can be, with no checks at all."""
+    trees = []
+    for block in content.decode().lstrip("\ufeff").replace("\r", "").split("\n\n"):
+        rows = [line.split("\t") for line in block.split("\n") if line and not line.startswith("#")]
+        words = [row for row in rows if "-" not in row[0] and "." not in row[0]]
+        if words:
+            assert [row[0] for row in words] == [str(i) for i in range(1, len(words) + 1)]
+            trees.append([-1 if row[6] == "_" else int(row[6]) for row in words])
+    return trees
+
+
+def leads_to_root(heads):
+    for word in range(1, len(heads) + 1):
+        for _ in heads:
+            word = heads[word - 1] if word > 0 else word
+        if word > 0:
+            return False
+    return True
+
+
+@st.composite
+def damaged(draw):
+    """A valid file with a few bytes, lines or columns changed, lost, doubled or exchanged."""
+    content = SAMPLE.encode() + lines(2, 0, 2, 3).encode() + lines("_", 1).encode()
+    for _ in range(draw(st.integers(1, 3))):
+        separator = draw(st.sampled_from([b"", b"\n", b"\t"]))
+        parts = content.split(separator) if separator else [content[i : i + 1] for i in range(len(content))]
+        place, other = (draw(st.integers(0, len(parts) - 1)) for _ in range(2))
+        change = draw(st.sampled_from(["lose", "double", "exchange", "cut", "replace"]))
+        if change == "lose":
+            del parts[place]
+        elif change == "double":
+            parts.insert(place, parts[place])
+        elif change == "exchange":
+            parts[place], parts[other] = parts[other], parts[place]
+        elif change == "cut":
+            parts = parts[:place]
+        else:
+            values = [
+                b"0",
+                b"1",
+                b"2",
+                b"9",
+                b"_",
+                b"",
+                b"1-2",
+                b"1.1",
+                b"-1",
+                b"\r",
+                b"\xff",
+                "１".encode(),
+                b"#",
+                b" ",
+            ]
+            parts[place] = draw(st.sampled_from(values) | st.binary(max_size=3))
+        content = separator.join(parts)
+        if not content:
+            break
+    return content
+
+
+@settings(max_examples=500)
+@given(damaged())
+def test_damaged_files_are_refused_or_read_as_they_stand(content):
+    """Never another exception, and never a tree that is not in the file."""
+    try:
+        sentences = parsed(content)
+    except DataError as error:
+        assert "\n" not in str(error) and len(str(error)) < 300
+        return
+    assert "".join(s.text() for s in sentences).encode() == content
+    assert [s.heads for s in sentences] == plainly(content)
+    for sentence in sentences:
+        assert max(sentence.heads) <= len(sentence) and leads_to_root(sentence.heads)
+        assert sentence.text(sentence.heads).replace("\t-1\t", "\t_\t") == sentence.text()
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=6))

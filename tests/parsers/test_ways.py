@@ -1,0 +1,65 @@
+"""Every system in every way a training can be run."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from parsers import MODELS
+from parsers.batches import Example, collate
+from parsers.parallel import Group
+from tests.parsers.helpers import small_trainer, tiny_options
+from tests.parsers.kills import ENVIRONMENT, ROOT
+from tests.parsers.shared import train_all
+
+
+def test_two_processes_share_the_work_of_one(tmp_path):
+    """The same figures up to rounding, and only process 0 writes."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "tests.parsers.shared"]
+    done = subprocess.run(
+        [sys.executable, *launcher, str(tmp_path / "two")], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    together = json.loads(done.stdout)
+    for model, alone in train_all(tmp_path / "one", Group("cpu")).items():
+        for one, two in zip(alone, together[model], strict=True):
+            assert one.keys() == two.keys()
+            for key, value in one.items():
+                assert two[key] == pytest.approx(value, rel=1e-4, abs=1.0 if "uas" in key or "matches" in key else 1e-6)
+
+
+@pytest.mark.parametrize("precision", ["--bf16", "--fp16"])
+@pytest.mark.parametrize("model", MODELS)
+def test_half_precision(model, precision, tmp_path):
+    trainer = small_trainer(tiny_options(model, "--epochs=1", precision), tmp_path / "run", unlabeled=9)
+    history = trainer.train().history
+    assert all(math.isfinite(value) for record in history for value in record.values())
+    assert os.path.getsize(tmp_path / "run" / "model.safetensors")
+
+
+def chain(example: Example, words: int) -> Example:
+    """A sentence of so many words: each hangs from the one before."""
+
+    def repeated(array: np.ndarray) -> np.ndarray:
+        return np.concatenate([array[:1], np.resize(array[1:], (words, *array.shape[1:]))])
+
+    heads = np.arange(-1, words)
+    return Example(
+        *map(repeated, (example.words, example.pos, example.xpos, example.feats)), None, heads, [], [False] * words
+    )
+
+
+def test_a_word_and_a_thousand_in_one_step(tmp_path):
+    """1, 500 and 1,000 words in one batch, most of which is padding."""
+    trainer = small_trainer(tiny_options("gap", "--layers=1"), tmp_path / "run")
+    batch = collate([chain(trainer.data.labeled[0], words) for words in (1, 500, 1000)])
+    trainer.model.begin_stage(trainer._context())
+    trainer.model.begin_epoch(trainer._context())
+    trainer._step(trainer.model.labeled_loss, batch)
+    assert 0 < trainer._mean("loss") < math.inf
+    gradients = [parameter.grad for parameter in trainer.model.parameters() if parameter.grad is not None]
+    assert gradients and all(gradient.isfinite().all() for gradient in gradients)
