@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
 
@@ -79,6 +79,19 @@ def test_gradients_through_max_marginals_are_refused(backend):
     assert torch.equal(result.detach(), tritree.max_marginals(scores.detach(), backend=backend))
     with pytest.raises(NotImplementedError, match=r"viterbi\(tritree.constrain"):
         result.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own, inside jvp
+@pytest.mark.parametrize("function", [tritree.log_partition, tritree.marginals, tritree.relaxed_tree, TreeCRF])
+def test_forward_mode_is_refused(function):
+    """torch would return a derivative of 0."""
+    s = torch.randn(2, 4, 4)
+    with pytest.raises(NotImplementedError, match=r"autograd\.grad"):
+        torch.func.jvp(lambda x: function(torch.tanh(x)), (s,), (s,))
+    with forward_ad.dual_level():
+        with pytest.raises(NotImplementedError, match=r"autograd\.grad"):
+            function(forward_ad.make_dual(s, s))
+        function(s)
 
 
 @pytest.mark.parametrize("backend", KERNELS)

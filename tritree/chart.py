@@ -31,6 +31,7 @@ Charts
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 SCORE_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -62,6 +63,9 @@ def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
         raise ValueError(f"scores must be float16, bfloat16, float32 or float64, got {scores.dtype}")
     if scores.dim() < 2 or scores.shape[-1] != scores.shape[-2] or scores.shape[-1] == 0:
         raise ValueError(f"scores must have shape [*batch, N, N] with N ≥ 1 (ROOT first), got {list(scores.shape)}")
+    # torch would take an operator for a constant and say nothing.
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(scores).tangent is not None:
+        raise NotImplementedError("there are no forward-mode derivatives: use torch.autograd.grad")
     batch = scores.shape[:-2]
     if lengths is None:
         return torch.full(batch, scores.shape[-1] - 1, dtype=torch.int64, device=scores.device)
