@@ -8,6 +8,7 @@ import os
 import sys
 
 from parsers.command import run_command
+from parsers.conllu import check_file
 from parsers.errors import UserError
 from parsers.options import Quiet, help_format, number
 
@@ -59,6 +60,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument_group("output (- is stdout)").add_argument
     add("--output", metavar="FILE", help="the file with predicted heads, all else as it is")
     add("--confidence", action="store_true", help="of each head: Prob=0.9731 in MISC, and in --json")
+    add("--kbest", type=number(int, 1, 1000), metavar="K", help="the K best trees: comments; UAS of the best of them")
     add("--json", metavar="FILE", help="all figures, unrounded")
     add("--html", metavar="FILE", help="a page of trees, errors and doubts, for a browser")
     add("--draw", type=number(int, 1, 1000), metavar="N", help="the first N trees, in the terminal")
@@ -91,6 +93,8 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             raise UserError("--split is a part of a --treebank: name one")
     if options.confidence and not (options.output or options.json):
         raise UserError("--confidence is written to --output and --json: name one")
+    if options.kbest and options.constrain and not (options.output or options.json):
+        raise UserError("--kbest with --constrain is written to --output and --json: name one")
     if options.constrain and options.calibration:
         raise UserError("--calibration compares with the heads in the file, which --constrain keeps: choose one")
     for name in FILES:
@@ -106,6 +110,8 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
+    if not (options.curves or options.treebank):
+        check_file(options.paths[-1])
     # Imported late: --help and mistakes in the options are answered at once.
     from parsers.report import Report
 

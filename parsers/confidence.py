@@ -6,12 +6,11 @@
 What an earlier run has written of this is replaced; everything else stays as it is, byte for byte.
 """
 
+from parsers.comments import decimal, with_comments
 from parsers.conllu import HEAD
 from parsers.parse import Parse
 
 MISC, KEY = 9, "Prob="
-COMMENTS = ("# log_prob = ", "# entropy = ")
-BOM = "\ufeff"
 
 
 def with_confidence(parse: Parse) -> str:
@@ -24,15 +23,8 @@ def with_confidence(parse: Parse) -> str:
         columns[HEAD] = str(head)
         columns[MISC] = _misc(columns[MISC], probability)
         lines[row] = "\t".join(columns) + lines[row][len(text) :]
-
-    first = next(i for i, line in enumerate(lines) if line.lstrip(BOM).strip("\r\n") and line.lstrip(BOM)[0] != "#")
-    before = "".join(line for line in lines[:first] if not line.lstrip(BOM).startswith(COMMENTS))
-    after = "".join(lines[first:])
-    end = "\r\n" if "\r\n" in before + after else "\n"
-    values = (parse.log_prob, parse.entropy)
-    comments = "".join(f"{name}{_decimal(value)}{end}" for name, value in zip(COMMENTS, values, strict=True))
-    mark = BOM if lines[0].startswith(BOM) else ""  # first in the file, whatever comes first now
-    return mark + before.removeprefix(BOM) + comments + after.removeprefix(BOM)
+    comments = {"log_prob": decimal(parse.log_prob), "entropy": decimal(parse.entropy)}
+    return with_comments("".join(lines), "|".join(comments), comments)
 
 
 def confidence_record(parse: Parse) -> dict:
@@ -49,7 +41,3 @@ def confidence_record(parse: Parse) -> dict:
 def _misc(misc: str, probability: float) -> str:
     kept = [item for item in misc.split("|") if not item.startswith(KEY)] if misc not in ("_", "") else []
     return "|".join([*kept, f"{KEY}{probability:.4f}"])
-
-
-def _decimal(value: float) -> str:
-    return f"{round(value, 4) + 0.0:.4f}"  # + 0.0: no −0.0000

@@ -6,6 +6,8 @@ English-EWT, all checks included (conllu 6.0.0, one core, shared with other work
 """
 
 import gzip
+import os
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
@@ -66,9 +68,22 @@ def read(path: str, keep_lines: bool = True) -> Iterator[Sentence]:
         with open(path, "rb") as file, unzipped(file) as stream:
             yield from parse(stream, path, keep_lines)
     except OSError as error:  # a damaged gzip file is one too
-        raise DataError(path, None, f"can't be read: {why(error)}") from None
+        raise _unreadable(path, error) from None
     except (EOFError, zlib.error):
         raise DataError(path, None, "this gzip file is damaged or cut off: make it again") from None
+
+
+def check_file(path: str) -> None:
+    """A DataError if a file is not there or can't be opened. A pipe is not touched: it can be opened only once."""
+    try:
+        if path != "-" and stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+            open(path, "rb").close()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: OSError) -> DataError:
+    return DataError(path, None, f"can't be read: {why(error)}")
 
 
 def unzipped(file: BufferedReader) -> BinaryIO:

@@ -22,6 +22,7 @@ from parsers.curves import comparison_plot, read_history, summarize
 from parsers.data import find_split, find_treebank
 from parsers.errors import DataError, UserError
 from parsers.evaluation import parse_sentences
+from parsers.kbest import Oracle, kbest_record, with_kbest
 from parsers.metrics import Scores, is_punctuation
 from parsers.output import output
 from parsers.parallel import choose_device
@@ -57,6 +58,7 @@ class RunParser:
             "decode": options.decode,
             "constrain": options.constrain,
             "top_heads": options.html is not None,
+            "kbest": options.kbest,
         }
         with waiting("loading the model (and compiling for half a minute, the first time)"):
             run = Run.open(path)
@@ -102,6 +104,7 @@ def no_tree(sentence: Sentence, single_root: bool) -> DataError:
 class Evaluation:
     """All that is kept of a file."""
 
+    oracle: Oracle | None = None
     breakdown: Breakdown = field(default_factory=Breakdown)
     calibration: Calibration = field(default_factory=Calibration)
     sentences: int = 0
@@ -111,6 +114,8 @@ class Evaluation:
     def add(self, parse: Parse) -> None:
         self.breakdown.add(parse)
         self.calibration.add(parse)
+        if self.oracle:
+            self.oracle.add(parse)
         self.sentences += 1
         self.words += len(parse.heads)
         self.doubtful += sum(probability < DOUBT for probability in parse.probabilities)
@@ -119,6 +124,7 @@ class Evaluation:
         return {
             **self.breakdown.figures(),
             **self.calibration.figures(),
+            **(self.oracle.figures() if self.oracle else {}),
             "parsed_sentences": self.sentences,
             "parsed_words": self.words,
             "doubtful_words": self.doubtful,
@@ -128,7 +134,7 @@ class Evaluation:
 
 def evaluate_run(options: Namespace, report: Report) -> int:
     path = find_file(options)
-    evaluation, drawings = Evaluation(), []
+    evaluation, drawings = Evaluation(Oracle(options.kbest) if options.kbest else None), []
     with ExitStack() as stack:
         # All files are opened first: what can't be written is known before a long file has been parsed.
         write, write_json, write_html, write_plot = (
@@ -145,10 +151,10 @@ def evaluate_run(options: Namespace, report: Report) -> int:
                     parse.gold = None  # it was given, not found
                 evaluation.add(parse)
                 if options.output:
-                    write(with_confidence(parse) if options.confidence else parse.sentence.text(parse.heads))
+                    write(annotated(parse, options.confidence))
                 if options.json and options.confidence:
                     before = '{"parses": [' if evaluation.sentences == 1 else ","
-                    write_json(f"{before}\n{json.dumps(confidence_record(parse))}")
+                    write_json(f"{before}\n{json.dumps(record(parse))}")
                 if options.draw and len(drawings) < options.draw:
                     drawings.append(draw(parse, report))
                 yield parse
@@ -166,6 +172,8 @@ def evaluate_run(options: Namespace, report: Report) -> int:
             if not is_scored:
                 raise UserError(f"{path} has no heads to compare with: --calibration needs them")
             write_plot(reliability_plot(figures, os.path.basename(path)))
+        if options.kbest and not (is_scored or options.output or options.json):
+            raise UserError(f"{path} has no heads to compare with: --kbest needs them, or --output, or --json")
         text = json.dumps(figures, indent=1, ensure_ascii=False)
         write_json(f"\n],{text[1:]}\n" if options.confidence else f"{text}\n")
 
@@ -177,8 +185,23 @@ def evaluate_run(options: Namespace, report: Report) -> int:
             "the heads in the file were kept: not scored" if options.constrain else "no heads in the file: not scored"
         )
         report.show(f"{evaluation.doubtful:,} of {evaluation.words:,} arcs have a probability below {DOUBT}")
+        if options.kbest:
+            mass = 100 * figures["kbest"][-1]["mass"]
+            report.show(f"probability of the best {counted(options.kbest, 'tree')}: {mass:.2f} % on average")
     report.show(f"{counted(evaluation.sentences, 'sentence')}, {figures['sentences_per_second']:.0f} per second")
     return 0
+
+
+def annotated(parse: Parse, confidence: bool) -> str:
+    """The sentence as it stands in the file, with what was found out about it."""
+    text = with_confidence(parse) if confidence else parse.sentence.text(parse.heads)
+    return with_kbest(text, parse.kbest) if parse.kbest else text
+
+
+def record(parse: Parse) -> dict:
+    """The same for JSON."""
+    trees = {"kbest": kbest_record(parse.kbest)} if parse.kbest else {}
+    return {**confidence_record(parse), **trees}
 
 
 def draw(parse: Parse, report: Report) -> str:

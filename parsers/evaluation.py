@@ -9,6 +9,7 @@ from torch import Tensor
 from parsers.batches import Batch, Encoding, Example, bucketed, collate
 from parsers.conllu import Sentence
 from parsers.data import EVALUATION_BATCH, MAX_CELLS, check_length
+from parsers.kbest import best_trees
 from parsers.parse import Parse
 from parsers.parser import Parser
 
@@ -26,6 +27,7 @@ def parse_sentences(
     decode: str = "viterbi",
     constrain: bool = False,
     top_heads: bool = False,
+    kbest: int | None = None,
 ) -> Iterator[Parse]:
     """Each sentence with its tree.
 
@@ -33,6 +35,7 @@ def parse_sentences(
         decode: "viterbi" for the most probable tree, "mbr" for the one with the most probable arcs.
         constrain: keep the heads in the file. Where no tree has them, all heads are −1 and ``log_prob`` is −inf.
         top_heads: fill ``Parse.top_heads``, which is empty otherwise.
+        kbest: how many trees ``Parse.kbest`` is to have, which is None otherwise.
     """
     device = next(model.parameters()).device
     sentences = iter(sentences)
@@ -44,15 +47,21 @@ def parse_sentences(
         found: dict[int, Parse] = {}
         for chosen in bucketed(examples, EVALUATION_BATCH, MAX_CELLS):
             batch = collate(chosen, device=device)
-            with torch.no_grad():
-                parses = _parse_batch(model, batch, single_root, decode, constrain, top_heads)
+            parses = _parse_batch(model, batch, single_root, decode, constrain, top_heads, kbest)
             found.update(zip(map(id, chosen), parses, strict=True))
         for example in examples:
             yield found[id(example)]
 
 
+@torch.no_grad()
 def _parse_batch(
-    model: Parser, batch: Batch, single_root: bool, decode: str, constrain: bool, top_heads: bool
+    model: Parser,
+    batch: Batch,
+    single_root: bool,
+    decode: str,
+    constrain: bool,
+    top_heads: bool,
+    kbest: int | None,
 ) -> Iterator[Parse]:
     known = _given_heads(batch) if constrain else None
     trees = model.distribution(batch, single_root, known)
@@ -60,14 +69,14 @@ def _parse_batch(
     log_prob = torch.where(trees.log_partition == -torch.inf, -torch.inf, trees.log_prob(heads))
     arcs = trees.marginals.gather(1, heads.clamp(0).unsqueeze(1)).squeeze(1).clamp(0, 1)
     top = _top_heads(trees.marginals, batch.examples) if top_heads else [[] for _ in batch.examples]
+    several = best_trees(trees, kbest) if kbest else [None] * len(batch.examples)
     columns = (heads, arcs, log_prob, trees.entropy())
-    rows = zip(batch.examples, top, *(column.tolist() for column in columns), strict=True)
-    for example, best, tree, probabilities, tree_log_prob, entropy in rows:
+    rows = zip(batch.examples, top, several, *(column.tolist() for column in columns), strict=True)
+    for example, likely, best, tree, probabilities, tree_log_prob, entropy in rows:
         words = slice(1, len(example) + 1)
         gold = example.gold if any(head >= 0 for head in example.gold) else None
-        yield Parse(
-            example.sentence, tree[words], gold, probabilities[words], best, min(tree_log_prob, 0.0), max(entropy, 0.0)
-        )
+        numbers = (min(tree_log_prob, 0.0), max(entropy, 0.0))
+        yield Parse(example.sentence, tree[words], gold, probabilities[words], likely, *numbers, best)
 
 
 def _given_heads(batch: Batch) -> Tensor:

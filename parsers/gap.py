@@ -79,8 +79,8 @@ class GAP(Parser):
         self.theta = Theta(num_heads, num_modifiers, options.smoothing)
         weight = DEFAULT_WEIGHT if options.theta_weight is None else options.theta_weight
         self.register_buffer("theta_weight", torch.tensor(weight, dtype=torch.float64))  # λ
-        counts = torch.tensor(vocab.words.counts) + torch.tensor(vocab.unlabeled_counts)
-        classes = torch.where(counts > options.rare, torch.arange(len(counts)), UNKNOWN)
+        counts = torch.tensor(vocab.all_counts, device="cpu")  # as in encoder.py: no arithmetic on the meta device
+        classes = torch.where(counts > options.rare, torch.arange(len(counts), device="cpu"), UNKNOWN)
         classes[ROOT] = ROOT
         self.register_buffer("word_class", classes, persistent=False)
         self.sigma = 1.0

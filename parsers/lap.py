@@ -60,7 +60,7 @@ class LAP(Parser):
         self.word_decoder = nn.Linear(size, options.word_size)  # the rest of it is the encoder's word embeddings
         self.word_bias = nn.Parameter(torch.zeros(self.encoder.num_words))
         self.tag_decoder = nn.Linear(size, len(vocab.pos))
-        counts = torch.tensor(vocab.words.counts) + torch.tensor(vocab.unlabeled_counts)
+        counts = torch.tensor(vocab.all_counts, device="cpu")  # as in encoder.py: no arithmetic on the meta device
         self.register_buffer("proposal", F.normalize((counts + 1.0) ** 0.75, 1, 0), persistent=False)
         self.kl_weight = self.reconstruction_weight = 0.0
 

@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from parsers.conllu import Sentence
+
+
+@dataclass(slots=True)
+class Trees:
+    """The most probable trees of a sentence, the best first."""
+
+    log_probs: np.ndarray  # [trees]
+    heads: np.ndarray  # [trees, words]
 
 
 @dataclass(slots=True)
@@ -16,3 +26,4 @@ class Parse:
     top_heads: list[list[tuple[int, float]]]  # the most probable heads of each word, with their marginals, best first
     log_prob: float  # of the tree
     entropy: float  # of the distribution over trees, in nats
+    kbest: Trees | None = None  # None where nobody asked for them

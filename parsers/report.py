@@ -83,7 +83,15 @@ def evaluation_tables(figures: dict) -> Group:
     both.add_column()
     both.add_row(left, tags)
     error = f"expected calibration error {100 * figures['expected_calibration_error']:.2f} %"
-    return Group(both, "", sure, Text(error, style="dim"), "")
+    several = [_kbest_table(figures["kbest"]), ""] if "kbest" in figures else []
+    return Group(both, "", sure, Text(error, style="dim"), "", *several)
+
+
+def _kbest_table(rows: list[dict]) -> Table:
+    table = _table("best trees", "% of probability", "UAS of the best", "")
+    for row in rows:
+        table.add_row(f"{row['trees']:,}", _percent(100 * row["mass"]), *_bar(row["oracle_uas"]))
+    return table
 
 
 def comparison_tables(figures: dict, runs: list[str], rows: list[list[str]]) -> Group:

@@ -62,6 +62,11 @@ class Vocabulary:
         self.unlabeled_counts = unlabeled_counts
         self.num_labeled = num_labeled
 
+    @property
+    def all_counts(self) -> list[int]:
+        """How often each word occurs, with and without trees."""
+        return [sum(counts) for counts in zip(self.words.counts, self.unlabeled_counts, strict=True)]
+
     @classmethod
     def build(
         cls,

@@ -7,10 +7,12 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 from rich.progress import Progress
 from udtools.udeval import evaluate as official
@@ -178,6 +180,15 @@ def test_reads_no_further_than_a_window(place):
     for number, parse in enumerate(itertools.islice(parses, 2 * WINDOW + 1)):
         assert count <= number + WINDOW and len(parse.heads) == len(parse.sentence)
     parses.close()
+
+
+def test_parsing_keeps_no_graph(place, monkeypatch):
+    run = Run.open(str(place / "first"))
+    model, vocab, _ = run.load_model(run.config()[0], "cpu")
+    found, distribution = [], model.distribution
+    monkeypatch.setattr(model, "distribution", lambda *a: found.append(distribution(*a)) or found[-1])
+    assert len(list(parse_sentences(model, Encoding(vocab), synthetic.sentences("test", count=3)))) == 3
+    assert found and not any(trees.scores.requires_grad for trees in found) and torch.is_grad_enabled()
 
 
 def test_confidence_where_a_file_begins_without_comments(tmp_path):
@@ -386,6 +397,28 @@ def test_broken_files(place, tmp_path, capfd, content, message):
         error = mistake(capfd, place / "first", path, "--output", target, "--json", tmp_path / "json")
         assert f"{path}{message}" in error and error.count("\n") == 1
     assert os.listdir(tmp_path) == ["broken.conllu"]
+
+
+def test_a_missing_file_is_reported_at_once(tmp_path, capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "parsers.evaluating", None)  # importing it, and torch with it, would fail
+    missing = tmp_path / "missing.conllu.gz"
+    for arguments in (["RUN", missing], ["--compare", "RUN1", "RUN2", missing]):
+        assert mistake(capfd, *arguments) == f"evaluate.py: {missing}: can't be read: No such file or directory\n"
+    assert f"{tmp_path}: can't be read: Is a directory" in mistake(capfd, "RUN", tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes here")
+def test_a_pipe_is_opened_once(place, tmp_path, capfd):
+    """As in `evaluate.py RUN <(zcat *.gz)`: whoever opens it twice waits for ever, or finds it empty."""
+    pipe, gold = tmp_path / "pipe", place / "gold.conllu"
+    os.mkfifo(pipe)
+    done = threading.Thread(target=main, args=(place / "first", pipe, "--output", tmp_path / "parsed"), daemon=True)
+    done.start()
+    with open(pipe, "wb") as file:
+        file.write(gold.read_bytes())
+    done.join(60)
+    main(place / "first", gold, "--output", tmp_path / "expected")
+    assert (tmp_path / "parsed").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
 def test_what_cannot_be_written(place, tmp_path, capfd):

@@ -2,16 +2,20 @@
 
 import errno
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
 
+from parsers import MODELS
 from parsers.checkpoint import pack, read_json, read_tensors, write
 from parsers.data import Sources
 from parsers.errors import DataError, UserError
 from parsers.options import options_from, options_to_json, parse
 from parsers.run import Run, fingerprint
 from tests.parsers.helpers import build, small_data, tiny_options
+from tests.parsers.test_commands import ROOT
 
 
 @pytest.fixture
@@ -143,3 +147,23 @@ def test_changed_data_are_noticed(tmp_path):
     before = fingerprint(str(tmp_path / "f"))
     (tmp_path / "f").write_text("b")
     assert fingerprint(str(tmp_path / "f")) != before
+
+
+def test_no_model_needs_the_compiler(tmp_path):
+    """Arithmetic on the meta device would make torch import it, which takes two seconds."""
+    for model in MODELS:
+        options = tiny_options(model)
+        _, vocab = small_data(options)
+        run = Run.create(str(tmp_path / model), options, Sources("synthetic"), vocab, None)
+        run.save_model(build(options, vocab).state_dict())
+    code = """
+import sys
+from parsers.run import Run
+for path in sys.argv[1:]:
+    run = Run.open(path)
+    run.load_model(run.config()[0], "cpu")
+    assert "torch._dynamo" not in sys.modules, path
+"""
+    runs = [str(tmp_path / model) for model in MODELS]
+    done = subprocess.run([sys.executable, "-c", code, *runs], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
