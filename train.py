@@ -105,7 +105,7 @@ def introduce(display, options, sources, data, model, run) -> None:
     if not data.dev:
         display.say("no dev set: all epochs are run, and the last one counts")
     if (options.fp16 or options.bf16) and data.device.type == "cpu":
-        display.say("half precision on a CPU: the LSTM stays in float32, since most CPUs have no other")
+        display.say("half precision on a CPU is for trying it out, mostly slower; the LSTM stays in float32")
 
 
 if __name__ == "__main__":
