@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from parsers.checkpoint import MAX_JSON, write
+from parsers.checkpoint import MAX_JSON, check_file, write
 from parsers.errors import DataError, UserError, why
 
 LINES = ("-", "--", ":", "-.")  # ten colours each
@@ -61,8 +61,7 @@ def read_history(directory: Path) -> list[dict]:
     try:
         if not path.exists():
             raise UserError(f"{directory} has no metrics.jsonl yet: no epoch has ended")
-        if path.stat().st_size > MAX_JSON:
-            raise DataError(str(path), None, "this file is too large to be part of a run")
+        check_file(path, MAX_JSON)
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise DataError(str(path), None, f"can't be read: {why(error)}") from None

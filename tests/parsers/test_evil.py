@@ -17,6 +17,8 @@ import train
 from parsers import synthetic
 from parsers.checkpoint import Checkpoints, pack
 from parsers.command import run_command
+from parsers.curves import read_history
+from parsers.errors import DataError
 from tests.parsers.helpers import TINY, small_trainer, tiny_options
 
 ROOM = 2**30  # bytes that a command may ask for
@@ -262,3 +264,11 @@ def test_a_model_that_does_not_fit_is_not_begun(tmp_path, mistake):
     sizes = [f"--{name}-size=65536" for name in ("word", "lstm", "hidden")]
     assert "GiB can't be trained" in mistake(train.main, "--model=ntp", *TINY, *sizes, "--output", output)
     assert not output.exists()
+
+
+def test_curves_of_a_file_that_never_ends(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("{}")
+    for make in (pipe("metrics.jsonl"), endless("metrics.jsonl")):
+        make(tmp_path)
+        with pytest.raises(DataError, match=r"metrics\.jsonl: this is not a regular file"):
+            read_history(tmp_path)
