@@ -18,11 +18,7 @@ def run_command(name: str, main: Callable[[list[str]], int], arguments: list[str
     except KeyboardInterrupt:
         print(f"{name}: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever read our output has enough of it
-        _silence()
+    except BrokenPipeError:
+        # Whoever read our output has enough of it. What is left in the buffer must not raise once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-
-
-def _silence() -> None:
-    """What is left in the buffer must not raise once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
