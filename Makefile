@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: test train clean
+.PHONY: test coverage train clean
 
 test: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pytest -n 2
+
+coverage: $(VENV)/.test
+	$(BIN)/pytest -n 2 --cov
 
 train: $(VENV)/.train
 	$(BIN)/python train.py --model ntp

@@ -24,7 +24,7 @@ from perf.timing import take_turns
 from tritree.compat.supar import DependencyCRF
 
 MODELS = {
-    "supar's sizes": {},
+    "supar's": {},
     "small": {"n_lstm_hidden": 100, "n_lstm_layers": 1, "n_arc_mlp": 100, "n_rel_mlp": 50},
 }
 SIZES = (MIXED, uniform(32, 40))
@@ -88,14 +88,14 @@ def main() -> int:
     warnings.simplefilter("ignore")  # what supar, written for an older torch, warns about
     torch.set_num_threads(1)
     console = Console()
-    table = Table("model", "size", "supar", "tritree", "no trees", "step ×", "trees, supar", "trees, tritree")
+    table = Table("encoder", "size", "supar", "tritree", "no trees", "step ×", "trees' share", title="ms per step")
     for (name, options), size in itertools.product(MODELS.items(), SIZES):
         with console.status(f"measuring {name}, {size.label}"):
             median = measure(size, options, args.seconds)
         supar, tritree, plain = (median[key] for key in ("supar", "tritree", "no trees"))
-        times = (f"{1e3 * t:.0f} ms" for t in (supar, tritree, plain))
-        shares = (f"{max(0, 1 - plain / whole):.0%}" for whole in (supar, tritree))
-        table.add_row(name, size.label, *times, f"{supar / tritree:.2f}", *shares)
+        times = (f"{1e3 * t:.0f}" for t in (supar, tritree, plain))
+        shares = " → ".join(f"{max(0, 1 - plain / whole):.0%}" for whole in (supar, tritree))
+        table.add_row(name, size.label, *times, f"{supar / tritree:.2f}", shares)
     console.print(table)
     return 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from parsers import MODELS
 from parsers.parallel import Group
 from tests.parsers.helpers import small_trainer, tiny_options
-from tests.parsers.test_training import figures
+from tests.parsers.interruption import figures
 
 
 def train_all(directory: Path, group: Group) -> dict[str, list[dict]]:

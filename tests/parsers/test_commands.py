@@ -20,7 +20,7 @@ from parsers.display import Display
 from parsers.errors import UserError
 from parsers.run import Run
 from tests.parsers.helpers import TINY
-from tests.parsers.test_training import figures
+from tests.parsers.interruption import figures
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

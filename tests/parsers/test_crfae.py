@@ -11,7 +11,7 @@ from parsers.parallel import Group
 from parsers.parser import Context
 from tests.oracle import projective_trees
 from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
-from tests.parsers.test_training import figures, interrupt_after, weights
+from tests.parsers.interruption import check_resumed, figures
 
 
 def setting(*arguments, stage=1, epoch=1):
@@ -218,10 +218,4 @@ def test_interrupted_runs_end_the_same(tmp_path):
     whole = small_trainer(options, tmp_path / "whole", unlabeled=8)
     expected = figures(whole.train().history)
     assert [record["stage"] for record in expected[:-1]] == [1, 1, 2, 2]
-    for steps in (3, 13, 22):
-        path = tmp_path / f"after-{steps}"
-        interrupt_after(small_trainer(options, path, unlabeled=8), steps)
-        resumed = small_trainer(options, path, unlabeled=8)
-        assert resumed.restore()
-        assert figures(resumed.train().history) == expected
-        assert all(torch.equal(a, b) for a, b in zip(weights(whole).values(), weights(resumed).values(), strict=True))
+    check_resumed(whole, after=(3, 13, 22), unlabeled=8)

@@ -8,7 +8,7 @@ from parsers.batches import tree_arcs
 from parsers.parallel import Group
 from parsers.parser import Context
 from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
-from tests.parsers.test_training import figures, interrupt_after, weights
+from tests.parsers.interruption import check_resumed, figures
 
 
 def setting(*arguments):
@@ -124,13 +124,7 @@ def test_interrupted_runs_end_the_same(tmp_path):
     whole = small_trainer(options, tmp_path / "whole", count=8, unlabeled=8)
     expected = figures(whole.train().history)
     assert ["unlabeled_loss" in record for record in expected[:-1]] == [False, False, True, True]
-    for steps in (3, 7):
-        path = tmp_path / f"after-{steps}"
-        interrupt_after(small_trainer(options, path, count=8, unlabeled=8), steps)
-        resumed = small_trainer(options, path, count=8, unlabeled=8)
-        assert resumed.restore()
-        assert figures(resumed.train().history) == expected
-        assert all(torch.equal(a, b) for a, b in zip(weights(whole).values(), weights(resumed).values(), strict=True))
+    check_resumed(whole, after=(3, 7), count=8, unlabeled=8)
 
 
 def test_stages():

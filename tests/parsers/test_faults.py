@@ -12,10 +12,11 @@ import pytest
 
 import train
 from parsers.command import run_command
+from parsers.curves import read_history
 from parsers.data import Data
 from tests.parsers import kills
 from tests.parsers.helpers import TINY, small_data, small_trainer, tiny_options
-from tests.parsers.test_training import figures
+from tests.parsers.interruption import figures
 
 OPTIONS = ("--epochs=3", "--batch-size=4")
 
@@ -91,9 +92,9 @@ def test_a_flipped_bit(tmp_path, capfd):
 
 
 def test_one_of_two_processes_is_killed(tmp_path):
-    """The other ends with an error, soon; the run can be resumed."""
+    """The other ends with an error, soon, and the run is resumed, here by one process."""
     path = tmp_path / "run"
-    arguments = ["--model=ntp", "--output", str(path), *TINY, "--epochs=1000", "--patience=1000"]
+    arguments = ["--model=ntp", "--output", str(path), *TINY, "--epochs=6", "--patience=1000"]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(kills.ROOT / "train.py")]
     process = subprocess.Popen(
         [sys.executable, *launcher, *arguments], env=kills.ENVIRONMENT, stdout=-3, stderr=subprocess.DEVNULL
@@ -110,9 +111,12 @@ def test_one_of_two_processes_is_killed(tmp_path):
     finally:
         process.kill()
         process.wait()
-    trainer = small_trainer(tiny_options("ntp", "--epochs=1000", "--patience=1000"), path)
-    assert trainer.run.config() and not trainer.run.finished()
-    assert [p for p in path.glob("checkpoint-*.json")] and not list(path.glob(".config*"))
+    before = read_history(path)
+    assert 0 < len(before) < 6
+    assert command("train.py", train.main, "--resume", path) == 0
+    after = read_history(path)
+    assert [line.get("epoch") for line in after] == [*range(1, 7), None]  # the last line: scores of the best model
+    assert after[: len(before)] == before and not list(path.glob(".*"))
 
 
 def workers(parent: int) -> list[int]:

@@ -15,7 +15,7 @@ from parsers.theta import Counts, Theta
 from parsers.vocab import ROOT, UNKNOWN
 from tests.oracle import projective_trees
 from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
-from tests.parsers.test_training import figures, interrupt_after
+from tests.parsers.interruption import check_resumed
 
 
 def gap(*arguments, count=6, unlabeled=5, epoch=1):
@@ -332,15 +332,8 @@ def test_two_processes_count_as_one():
 def test_theta_survives_an_interruption(tmp_path):
     options = tiny_options("gap", "--epochs=2", "--unlabeled-weight=0.5")
     whole = small_trainer(options, tmp_path / "whole", count=8, unlabeled=9)
-    expected = figures(whole.train().history)
-    for steps in (3, 7):
-        interrupt_after(small_trainer(options, tmp_path / f"{steps}", count=8, unlabeled=9), steps)
-        resumed = small_trainer(options, tmp_path / f"{steps}", count=8, unlabeled=9)
-        assert resumed.restore() and figures(resumed.train().history) == expected
-        for (name, a), b in zip(
-            whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True
-        ):  # fmt: skip
-            assert torch.equal(a, b), name
+    whole.train()
+    check_resumed(whole, after=(3, 7), count=8, unlabeled=9)
     loaded, *_ = whole.run.load_model(options, torch.device("cpu"))
     assert torch.equal(loaded.theta.counts, whole.model.theta.counts) and len(loaded.theta.counts)
 

@@ -5,7 +5,7 @@ import torch
 from parsers.parallel import Group
 from parsers.parser import Context
 from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
-from tests.parsers.test_training import figures, interrupt_after, weights
+from tests.parsers.interruption import check_resumed, figures
 
 
 def in_stage_two(*arguments):
@@ -85,13 +85,7 @@ def test_interrupted_self_training_ends_the_same(tmp_path):
     assert [record["stage"] for record in expected[:-1]] == [1, 1, 2, 2, 3, 3]
     assert [name in record for record in expected[:-1] for name in ["unlabeled_loss"]] == [False] * 2 + [True] * 4
     assert whole.state.best_epoch > 4  # a fresh parser is not measured by the ones before
-    for steps in (5, 11):
-        path = tmp_path / f"after-{steps}"
-        interrupt_after(small_trainer(options, path, count=8, unlabeled=8), steps)
-        resumed = small_trainer(options, path, count=8, unlabeled=8)
-        assert resumed.restore()
-        assert figures(resumed.train().history) == expected
-        assert all(torch.equal(a, b) for a, b in zip(weights(whole).values(), weights(resumed).values(), strict=True))
+    check_resumed(whole, after=(5, 11), count=8, unlabeled=8)
 
 
 def test_without_other_sentences_there_is_one_stage(tmp_path):

@@ -1,6 +1,5 @@
 """The loop: interrupted anywhere, it ends with the same bits."""
 
-import json
 import signal
 
 import pytest
@@ -10,51 +9,17 @@ from parsers import training
 from parsers.parser import Parser
 from parsers.training import Diverged, Interrupted
 from tests.parsers.helpers import build, small_data, small_trainer, tiny_options
+from tests.parsers.interruption import check_resumed, figures, weights
 
 OPTIONS = ("--epochs=3", "--batch-size=4")
-
-
-def figures(history):
-    """Without the times."""
-    return [{k: v for k, v in record.items() if not k.endswith(("_seconds", "_per_second"))} for record in history]
-
-
-def weights(trainer):
-    return {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-
-
-def interrupt_after(trainer, steps):
-    """As if Ctrl-C came during this step, counted over all epochs."""
-    original, count = trainer._step, 0
-
-    def step(*args):
-        nonlocal count
-        original(*args)
-        count += 1
-        if count == steps:
-            signal.raise_signal(signal.SIGINT)
-
-    trainer._step = step
-    with pytest.raises(Interrupted):
-        trainer.train()
 
 
 @pytest.mark.parametrize("extra", [(), ("--fp16",), ("--bf16", "--labeled=1.0")])
 def test_interrupted_runs_end_the_same(tmp_path, extra):
     options = tiny_options("ntp", *OPTIONS, *extra)
     whole = small_trainer(options, tmp_path / "whole")
-    expected = figures(whole.train().history)
-    for steps in (1, 5, 9):
-        path = tmp_path / f"after-{steps}"
-        interrupt_after(small_trainer(options, path), steps)
-        resumed = small_trainer(options, path)
-        assert resumed.restore() and len(resumed.state.history) * 5 + resumed.state.step == steps
-        assert figures(resumed.train().history) == expected
-        for (name, a), b in zip(weights(whole).items(), weights(resumed).values(), strict=True):
-            assert torch.equal(a, b), name
-        assert (path / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
-        lines = (path / "metrics.jsonl").read_text().splitlines()
-        assert figures(map(json.loads, lines)) == expected
+    whole.train()
+    check_resumed(whole, after=(1, 5, 9), epoch_steps=5)
 
 
 def test_interrupted_while_the_dev_set_is_parsed(tmp_path):
@@ -199,13 +164,7 @@ def test_stages_unlabelled_steps_and_state(tmp_path, monkeypatch):
     ]  # fmt: skip
     assert all("unlabeled_loss" in record for record in expected[:-1])
     assert whole.model.log == ["stage 1", "stage 2"] and whole.state.best_epoch in (3, 4)
-    for steps in (3, 14, 23, 37):
-        path = tmp_path / f"after-{steps}"
-        interrupt_after(small_trainer(options, path, unlabeled=9), steps)
-        resumed = small_trainer(options, path, unlabeled=9)
-        assert resumed.restore() and 10 * len(resumed.state.history) + resumed.state.step == steps
-        assert figures(resumed.train().history) == expected and resumed.model.log == whole.model.log
-        assert torch.equal(resumed.model.counts, whole.model.counts)
+    check_resumed(whole, after=(3, 14, 23, 37), epoch_steps=10, unlabeled=9)
     loaded, *_ = whole.run.load_model(options, torch.device("cpu"))
     assert torch.equal(loaded.counts, whole.model.counts)
 

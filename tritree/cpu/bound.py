@@ -20,7 +20,7 @@ a result is trusted if
     n ln 6.75 + 5 ln N + 45 − 708  ≤  min(log Z, 0).
 
 The computed Z will do, because the bound holds for its own error. Z is the scaled one, relative to the column maxima:
-log Z ≥ 0 if every word can have the head that it likes best. The bound asks for log Z ≥ −609 with 20 words, −568 with
+log Z ≥ 0 if every word can have the head that it likes best. The bound asks for log Z ≥ −610 with 20 words, −568 with
 40 and −332 with 160; above 331 words nothing is trusted. What is not is done again with Scaled numbers. The choice
 depends on the sentence alone, and is the same for all functions.
 """
