@@ -81,6 +81,7 @@ class CRFAE(Parser):
     """Features and a table of tags; the bi-LSTM of the other systems is not built."""
 
     uses_unlabeled = True
+    uses_words = False
     stages = 2
     trees_first = True
 

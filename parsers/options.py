@@ -138,6 +138,10 @@ def parse(arguments: list[str]) -> Namespace:
     options = build_parser(first.model).parse_args(arguments)
     if not options.help and not options.resume and not options.model:
         raise UserError(f"--model is missing: one of {', '.join(MODELS)} (--help lists the options)")
+    if options.model and not load_parser(options.model).uses_words:
+        for name in ("xpos", "feats", "embeddings"):
+            if getattr(options, name):
+                raise UserError(f"--{name} would have no effect: {options.model} sees nothing but tags")
     return options
 
 

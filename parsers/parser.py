@@ -51,6 +51,7 @@ class Parser(nn.Module):
     """
 
     uses_unlabeled = False
+    uses_words = True  # and XPOS, FEATS, vectors; tags are used by all
     stages = 1
     trees_first = False  # the first stage learns from trees alone; without unlabelled sentences it is the only one
     resizable: tuple[str, ...] = ()

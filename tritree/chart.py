@@ -49,10 +49,9 @@ def live_words(lengths: Tensor, N: int) -> Tensor:
 
 def live_arcs(lengths: Tensor, N: int) -> Tensor:
     """[*batch, N, N] bool: True where a score means something."""
-    word = live_words(lengths, N)
-    node = torch.arange(N, device=lengths.device) <= lengths.unsqueeze(-1)
-    off_diagonal = ~torch.eye(N, dtype=torch.bool, device=lengths.device)
-    return node.unsqueeze(-1) & word.unsqueeze(-2) & off_diagonal
+    m = torch.arange(N, device=lengths.device)
+    h = m.unsqueeze(-1)
+    return (h <= lengths[..., None, None]) & live_words(lengths, N).unsqueeze(-2) & (h != m)
 
 
 def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:

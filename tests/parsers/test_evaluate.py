@@ -439,8 +439,13 @@ def test_full_disk(place, tmp_path):
     target = tmp_path / "parsed.conllu"
     target.write_text("old")
     arguments = [str(place / "first"), str(place / "gold.conllu"), "--output", str(target)]
-    limited = "import resource, sys, evaluate; resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000));"
-    code = f"{limited} sys.exit(evaluate.run_command('evaluate.py', evaluate.main, {arguments}))"
+    code = f"""
+import resource, sys, evaluate
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
+status = evaluate.run_command("evaluate.py", evaluate.main, {arguments})
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+sys.exit(status)
+"""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr == f"evaluate.py: {target} can't be written: File too large\n"
     assert os.listdir(tmp_path) == ["parsed.conllu"] and target.read_text() == "old"
