@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tritree
-from tritree import TreeCRF
+from tritree import TreeCRF, gpu, ops
 
 FUNCTIONS = [
     tritree.log_partition,
@@ -78,6 +79,19 @@ def test_number_of_best_trees():
 def test_device_without_kernels():
     with pytest.raises(ValueError, match="no kernels for meta tensors"):
         tritree.log_partition(torch.zeros(3, 3, device="meta"))
+
+
+def test_the_device_decides():
+    with FakeTensorMode():
+        assert ops.resolve_backend(None, torch.empty(3, 3, device="cuda")) == "triton"
+        with pytest.raises(ValueError, match="backend='numba' needs CPU tensors, got cuda"):
+            tritree.log_partition(torch.empty(3, 3, device="cuda"), backend="numba")
+    assert ops.resolve_backend(None, torch.empty(3, 3)) == "numba"
+
+
+def test_sentences_that_are_too_long_for_the_gpu():
+    with FakeTensorMode(), pytest.raises(ValueError, match="N = 17000 is too large"):
+        gpu.inside(torch.empty(1, 17000, 17000), torch.tensor([9]), False)
 
 
 def test_triton_on_cpu_tensors_needs_the_interpreter(monkeypatch):

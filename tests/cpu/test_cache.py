@@ -3,6 +3,7 @@
 import importlib
 
 import pytest
+from numba.core.caching import FunctionCache
 
 from tritree.cpu import jit
 
@@ -23,3 +24,13 @@ def test_a_change_to_any_file_changes_the_stamp(tmp_path):
     assert jit._stamp(tmp_path) == before
     (tmp_path / "b.py").write_text("three")
     assert jit._stamp(tmp_path) != before
+
+
+def test_where_nothing_can_be_kept(monkeypatch):
+    """As in a directory that is not to be written to, without a home: compiled each time."""
+
+    def no_locator(*args):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(FunctionCache, "__init__", no_locator)
+    assert jit.kernel(lambda x: x + 1)(2) == 3

@@ -252,6 +252,18 @@ def test_files_without_heads(place, tmp_path, capfd):
     assert figures["parsed_sentences"] == 3 and "uas" not in figures
     error = mistake(capfd, place / "first", path, "--calibration", tmp_path / "x.png")
     assert "no heads to compare with" in error and not (tmp_path / "x.png").exists()
+    main("--compare", place / "first", place / "second", path)
+    assert "no heads in the file: not scored" in capfd.readouterr().out
+
+
+def test_many_tags(place, tmp_path, capfd):
+    """Those of the universal set have a line each; of more, the rarest share one."""
+    path = tmp_path / "many.conllu"
+    words = range(1, 41)
+    path.write_text("".join(f"{i}\ta\t_\tT{max(1, i - 20)}\t_\t_\t{i - 1}\t_\t_\t_\n" for i in words) + "\n")
+    main(place / "first", path)
+    shown = capfd.readouterr().out
+    assert re.search(r"\bT1 +21 ", shown) and re.search(r"\bT16 +1 ", shown) and re.search(r"\b4 others +4 ", shown)
 
 
 def test_multi_root(place, tmp_path):
