@@ -1,5 +1,8 @@
 """The functions: scores of any batch shape in, results of that batch shape out."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
@@ -18,10 +21,14 @@ _SHARED_ARGS = """
 """
 
 
-def _shared_args(function):
+_F = TypeVar("_F", bound=Callable)
+
+
+def _shared_args(function: _F) -> _F:
     """Puts the arguments that all functions share into the docstring, before what is the function's own."""
-    head, _, tail = function.__doc__.partition("\n\n    ARGS\n")
-    function.__doc__ = head + _SHARED_ARGS + tail
+    if function.__doc__:  # python -OO has none
+        head, _, tail = function.__doc__.partition("\n\n    ARGS\n")
+        function.__doc__ = head + _SHARED_ARGS + tail
     return function
 
 
