@@ -203,8 +203,7 @@ def run_case(seed: int) -> int:
             check()
         assert torch.equal(before.nan_to_num(), case.scores.nan_to_num()), "the scores were changed"
     except Exception as error:
-        error.add_note(f"{way}: {case}")
-        raise
+        raise AssertionError(f"{way}: {case}") from error
     return case.scores.numel()
 
 
