@@ -49,18 +49,32 @@ class Group:
     def sum_numbers(self, numbers: list[float]) -> list[float]:
         return self.sum_(torch.tensor(numbers, dtype=torch.float64)).tolist() if self.world > 1 else numbers
 
-    def sum_gradients(self, module: nn.Module) -> None:
-        """Adds up the gradients. A parameter that no process has a gradient for keeps none."""
+    def add_up(self, figures: dict[str, float]) -> dict[str, float]:
+        """Adds up figures by name. A process that had no sentences may lack some."""
         if self.world == 1:
-            return
+            return figures
+        parts: list = [None] * self.world
+        dist.all_gather_object(parts, figures)
+        names = sorted(set().union(*parts))
+        return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
+
+    def sum_gradients(self, module: nn.Module, wishes: list[bool]) -> list[bool]:
+        """Adds up the gradients. A parameter that no process has a gradient for keeps none.
+
+        Wishes travel along: returns which of them any process has.
+        """
+        if self.world == 1:
+            return wishes
         parameters = [p for p in module.parameters() if p.requires_grad]
-        present = torch.tensor([float(p.grad is not None) for p in parameters], device=self.device)
+        flags = torch.tensor([float(f) for f in (*wishes, *(p.grad is not None for p in parameters))]).to(self.device)
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        flat = torch.cat([present, *(grad.reshape(-1) for grad in grads)])
+        flat = torch.cat([flags, *(grad.reshape(-1) for grad in grads)])
         dist.all_reduce(flat)
-        present, *grads = flat.split([len(parameters), *(p.numel() for p in parameters)])
-        for parameter, grad, count in zip(parameters, grads, present.tolist(), strict=True):
-            parameter.grad = grad.view_as(parameter) if count else None
+        flags, *grads = flat.split([len(flags), *(p.numel() for p in parameters)])
+        flags = [flag > 0 for flag in flags.tolist()]
+        for parameter, grad, present in zip(parameters, grads, flags[len(wishes) :], strict=True):
+            parameter.grad = grad.view_as(parameter) if present else None
+        return flags[: len(wishes)]
 
     def share(self, value: str = "") -> str:
         """The string that process 0 has, on all processes; they wait for it."""

@@ -115,6 +115,7 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.totals: dict[str, Tensor] = {}
         self.signal: int | None = None
+        self.agreed = [False, False]  # what _wishes says, of all processes
         self.saved_at = self.began = time.monotonic()
         self.save_seconds = 0.0
 
@@ -166,7 +167,9 @@ class Trainer:
         state, model = self.state, self.model
         steps = model.num_steps(context)
         name = f"epoch {state.epoch}" if self.stages == 1 else f"stage {state.stage}, epoch {state.epoch}"
-        self.totals = {key: torch.tensor(value, dtype=torch.float64) for key, value in state.totals.items()}
+        # What was summed up before an interruption belongs to no process in particular.
+        share = {key: value / self.group.world for key, value in state.totals.items()}
+        self.totals = {key: torch.tensor(value, dtype=torch.float64) for key, value in share.items()}
         began, sentences = time.monotonic(), 0
         model.train()
         self.display.begin_epoch(name, steps, state.step)
@@ -177,12 +180,17 @@ class Trainer:
                 sentences += batch.size
                 if self.display.due():
                     self.display.step(state.step, self._live_text(steps, sentences, time.monotonic() - began))
-                if self.signal is not None:
+                stop, save = self._wishes() if self.group.world == 1 else self.agreed
+                if stop:
                     self._interrupt()
-                if self.group.world == 1 and time.monotonic() - self.saved_at > SAVE_SECONDS:
-                    self.save()  # several processes would not agree on the moment
+                if save:
+                    self.save()
         finally:
             self.display.end_epoch()
+
+    def _wishes(self) -> list[bool]:
+        """Whether to stop and whether to save, as far as this process is concerned."""
+        return [self.signal is not None, time.monotonic() - self.saved_at > SAVE_SECONDS]
 
     def _live_text(self, steps: int, sentences: int, seconds: float) -> str:
         state = self.state
@@ -208,7 +216,7 @@ class Trainer:
                 self._add(kind + name, value)
         self._add(kind + "words", batch.num_words / self.group.world)
         self._add(kind + "sentences", batch.size / self.group.world)
-        self.group.sum_gradients(self.model)
+        self.agreed = self.group.sum_gradients(self.model, self._wishes())
         if any(parameter.grad is not None for parameter in self.model.parameters()):
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), options.clip)
@@ -225,10 +233,14 @@ class Trainer:
         kind = "unlabeled_" if name.startswith("unlabeled_") else ""
         return float(self.totals[name]) / max(1.0, float(self.totals[kind + "words"])) if name in self.totals else 0.0
 
+    def _sums(self) -> dict[str, float]:
+        """Over the steps of this epoch so far, on all processes: these must ask together."""
+        return self.group.add_up({name: float(value) for name, value in self.totals.items()})
+
     def _end_steps(self, context: Context, seconds: float) -> None:
-        state, names = self.state, sorted(self.totals)
-        sums = self.group.sum_numbers([float(self.totals[name]) for name in names])
-        self.totals = {name: torch.tensor(value, dtype=torch.float64) for name, value in zip(names, sums, strict=True)}
+        state, sums = self.state, self._sums()
+        names = sorted(sums)
+        self.totals = {name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()}
         counts = ("words", "sentences", "unlabeled_words", "unlabeled_sentences")
         figures = {name: self._mean(name) for name in names if name not in counts}
         if not all(math.isfinite(figures[name]) for name in figures if name.endswith("loss")):
@@ -300,7 +312,7 @@ class Trainer:
         self.model.eval()
         with torch.no_grad():
             for batch in self.data.batches(examples, EVALUATION_BATCH):
-                if self.signal is not None:
+                if self.signal is not None and self.group.world == 1:
                     self._interrupt()
                 if batch.examples:
                     with self.autocast():
@@ -313,7 +325,7 @@ class Trainer:
         """Writes a checkpoint of this moment."""
         began = time.monotonic()
         state = self.state
-        state.totals = {name: float(value) for name, value in self.totals.items()}
+        state.totals = self._sums() if self.totals else {}
         if self.group.writes:
             optimizer, rest = pack_optimizer(self.optimizer)
             tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
@@ -363,11 +375,14 @@ class Trainer:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM wait for the end of a step. With several processes they don't: these would not stop at
-        the same step."""
+        """Ctrl-C and SIGTERM wait for the end of a step. Several processes stop at the same one, which they agree on
+        with the gradients; torchrun may send a signal more than once, and ends those that take longer than 30 s."""
 
         def remember(number: int, _) -> None:
-            if self.signal is not None or self.group.world > 1:
+            if self.group.world > 1:
+                self.signal = number
+                return
+            if self.signal is not None:
                 raise KeyboardInterrupt
             self.signal = number
             self.display.warn("saving at the end of this step; once more to stop at once")
@@ -381,7 +396,7 @@ class Trainer:
 
     def _interrupt(self) -> None:
         self.save()
-        raise Interrupted(self.signal)
+        raise Interrupted(self.signal or signal.SIGTERM)  # with several processes it may be another one's
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

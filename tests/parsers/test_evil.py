@@ -222,7 +222,7 @@ def test_hostile_states(case, copy, capfd):
     assert "using the one before" in resumed(copy, capfd)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "{}"])
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "{}"], ids=["deep", "list", "dict"])
 def test_a_state_that_is_none(text, copy, capfd):
     number = Checkpoints(copy).numbers()[0]
     path = copy / f"checkpoint-{number}.json"

@@ -1,5 +1,6 @@
 """What the machine does to a run: full disks, directories that can't be written to, processes that are killed."""
 
+import contextlib
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import train
 from parsers.command import run_command
 from parsers.curves import read_history
 from parsers.data import Data
+from parsers.run import Run
 from tests.parsers import kills
 from tests.parsers.helpers import TINY, small_data, small_trainer, tiny_options
 from tests.parsers.interruption import figures
@@ -91,32 +93,60 @@ def test_a_flipped_bit(tmp_path, capfd):
         path.write_bytes(content)
 
 
+@contextlib.contextmanager
+def two_processes(*arguments):
+    """train.py by torchrun."""
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(kills.ROOT / "train.py")]
+    command = [sys.executable, *launcher, *map(str, arguments)]
+    with subprocess.Popen(command, env=kills.ENVIRONMENT, stdout=-3, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for_an_epoch(path, process):
+    deadline = time.monotonic() + 120
+    while not (path / "metrics.jsonl").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_one_of_two_processes_is_killed(tmp_path):
     """The other ends with an error, soon, and the run is resumed, here by one process."""
     path = tmp_path / "run"
-    arguments = ["--model=ntp", "--output", str(path), *TINY, "--epochs=6", "--patience=1000"]
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(kills.ROOT / "train.py")]
-    process = subprocess.Popen(
-        [sys.executable, *launcher, *arguments], env=kills.ENVIRONMENT, stdout=-3, stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 120
-        while not (path / "metrics.jsonl").exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
+    with two_processes("--model=ntp", "--output", path, *TINY, "--epochs=6", "--patience=1000") as process:
+        wait_for_an_epoch(path, process)
         victim = workers(process.pid)[-1]
         began = time.monotonic()
         os.kill(victim, signal.SIGKILL)
         assert process.wait(60) != 0 and time.monotonic() - began < 60
-    finally:
-        process.kill()
-        process.wait()
     before = read_history(path)
     assert 0 < len(before) < 6
     assert command("train.py", train.main, "--resume", path) == 0
     after = read_history(path)
     assert [line.get("epoch") for line in after] == [*range(1, 7), None]  # the last line: scores of the best model
     assert after[: len(before)] == before and not list(path.glob(".*"))
+
+
+def test_two_processes_stop_at_the_same_step(tmp_path):
+    """SIGTERM, as from a batch system: they save inside of an epoch, and end as if nothing had been."""
+    path, whole = tmp_path / "run", tmp_path / "whole"
+    options = ["--model=ntp", *TINY, "--epochs=3", "--patience=1000", "--batch-size=1", "--labeled=0.3"]
+    with two_processes(*options, "--output", whole) as process:
+        assert process.wait(300) == 0
+    with two_processes(*options, "--output", path) as process:
+        wait_for_an_epoch(path, process)
+        time.sleep(0.5)
+        process.terminate()
+        assert process.wait(60) != 0
+    checkpoints = Run.open(str(path)).checkpoints
+    place = checkpoints.state(next(iter(checkpoints.numbers())))["training"]
+    assert place["epoch"] in (2, 3) and place["step"] > 0 and place["totals"]["sentences"] == place["step"]
+    with two_processes("--resume", path) as process:
+        assert process.wait(300) == 0
+    for one, two in zip(figures(read_history(whole)), figures(read_history(path)), strict=True):
+        assert two == pytest.approx(one, rel=1e-12)
 
 
 def workers(parent: int) -> list[int]:
