@@ -9,12 +9,15 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from tritree.gpu.semiring import DUAL, LOG, MAX
 
+# Triton 3.7, which CUDA builds of torch 2.13 bring along: one instruction more per term, one barrier more in a walk.
+MORE = int(version("triton").startswith("3.7."))
 TARGETS = ["cuda:80", "cuda:90", "cuda:100", "hip:gfx942"]
 
 
@@ -96,7 +99,7 @@ def test_barriers_on_amd(reports):
 def test_at_most_two_barriers_per_diagonal(nvidia):
     """And three per round of a walk: two for the items, one to find the widest."""
     for r in nvidia:
-        assert r["loop_barriers"] <= (3 if r["kernel"] == "walk_kernel" else 2), r
+        assert r["loop_barriers"] <= (3 + MORE if r["kernel"] == "walk_kernel" else 2), r
 
 
 # Per term: loads, which the recurrences determine, and all instructions, which are to stay few.
@@ -118,6 +121,6 @@ def test_cost_of_a_term(nvidia):
         if case in COST and r["chart"] == "*fp32":
             loads, instructions = COST[case]
             assert r["inner_loads"] == loads * r["inner_terms"], r
-            assert r["inner_instructions"] <= instructions * r["inner_terms"], r
+            assert r["inner_instructions"] <= (instructions + MORE) * r["inner_terms"], r
             seen.add(case)
     assert seen == COST.keys()

@@ -92,15 +92,18 @@ def test_figures_that_json_does_not_have():
 
 
 def test_memory_does_not_grow_with_the_file():
-    def peak(count: int) -> int:
-        tracemalloc.start()
-        write_page(made_up_parses(count), lambda text: None, "made up")
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return most
+    """The text of this page is twice the limit, and the sentences are many times as large."""
+    length = 0
 
-    peak(1)
-    assert peak(400) < peak(40) + 100_000
+    def write(text: str) -> None:
+        nonlocal length
+        length += len(text)
+
+    tracemalloc.start()
+    write_page(made_up_parses(1500), write, "made up")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 600_000 < length / 2
 
 
 def test_weight():
