@@ -168,8 +168,8 @@ class Trainer:
         steps = model.num_steps(context)
         name = f"epoch {state.epoch}" if self.stages == 1 else f"stage {state.stage}, epoch {state.epoch}"
         # What was summed up before an interruption belongs to no process in particular.
-        share = {key: value / self.group.world for key, value in state.totals.items()}
-        self.totals = {key: torch.tensor(value, dtype=torch.float64) for key, value in share.items()}
+        world = self.group.world
+        self.totals = {key: torch.tensor(value / world, dtype=torch.float64) for key, value in state.totals.items()}
         began, sentences = time.monotonic(), 0
         model.train()
         self.display.begin_epoch(name, steps, state.step)

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from parsers import MODELS, synthetic
+from tests.parsers.interruption import figures
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -32,12 +33,8 @@ def write_treebank(directory: Path, trees: int) -> None:
 def outcome(run: Path) -> tuple[list[dict], bytes, set[str]]:
     """What must be the same: figures that are no times, the model, and which files there are."""
     lines = (run / "metrics.jsonl").read_text().splitlines()
-    figures = [
-        {key: value for key, value in json.loads(line).items() if not key.endswith(("_seconds", "_per_second"))}
-        for line in lines
-    ]
     names = {path.name for path in run.iterdir() if not path.name.startswith("checkpoint-")}
-    return figures, (run / "model.safetensors").read_bytes(), names
+    return figures(map(json.loads, lines)), (run / "model.safetensors").read_bytes(), names
 
 
 class Victim:
