@@ -25,6 +25,10 @@ class Group:
 
     def __enter__(self) -> "Group":
         if self.world > 1:
+            # Its functions have the group of the moment they are imported as default. Torch imports it at some time:
+            # after this, the group would outlive __exit__, and its threads abort the process when Python ends.
+            import torch.distributed.nn  # noqa: F401
+
             backend = "nccl" if self.device.type == "cuda" else "gloo"
             dist.init_process_group(backend, timeout=timedelta(minutes=30))
         return self
