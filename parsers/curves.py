@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from parsers.checkpoint import MAX_JSON, check_file, write
 from parsers.errors import DataError, UserError, why
+from parsers.files import MAX_JSON, check_file, write
 
 LINES = ("-", "--", ":", "-.")  # ten colours each
 

@@ -18,22 +18,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from parsers import load_parser
-from parsers.checkpoint import (
-    MAX_JSON,
-    Checkpoints,
-    load_module,
-    machine_memory,
-    module_shapes,
-    pack,
-    read_json,
-    read_tensors,
-    write,
-)
+from parsers.checkpoint import Checkpoints
 from parsers.data import Sources
 from parsers.errors import DataError, UserError, why
+from parsers.files import MAX_JSON, machine_memory, read_json, write
 from parsers.options import options_from, options_to_json
 from parsers.output import umask
 from parsers.parser import Parser
+from parsers.tensors import load_module, module_shapes, pack, read_tensors
 from parsers.vectors import Vectors
 from parsers.vocab import Vocabulary
 

@@ -11,7 +11,7 @@ import signal
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import islice
 
 import torch
@@ -19,14 +19,6 @@ from torch import Tensor, nn
 
 import tritree
 from parsers.batches import Batch, Example
-from parsers.checkpoint import (
-    load_module,
-    load_optimizer,
-    module_shapes,
-    optimizer_shapes,
-    pack_optimizer,
-    read_tensors,
-)
 from parsers.curves import draw_curves
 from parsers.data import EVALUATION_BATCH, Data
 from parsers.display import Display, duration
@@ -36,6 +28,15 @@ from parsers.noise import seed_of
 from parsers.parallel import Group
 from parsers.parser import Context, Parser
 from parsers.run import Run
+from parsers.state import State
+from parsers.tensors import (
+    load_module,
+    load_optimizer,
+    module_shapes,
+    optimizer_shapes,
+    pack_optimizer,
+    read_tensors,
+)
 
 SAVE_SHARE = 0.05  # of the time may go into checkpoints at the ends of epochs
 SAVE_SECONDS = 120  # within an epoch
@@ -62,41 +63,6 @@ class Interrupted(Exception):
 
 class Diverged(Exception):
     """The loss is not a number any more."""
-
-
-@dataclass
-class State:
-    """Where a training is. All of it goes into a checkpoint, as JSON."""
-
-    stage: int = 1
-    epoch: int = 1
-    step: int = 0  # steps done in this epoch
-    phase: str = "steps"  # or "dev", when only the dev set is left of this epoch
-    totals: dict[str, float] = field(default_factory=dict)  # sums over the steps of this epoch
-    record: dict = field(default_factory=dict)  # figures of this epoch
-    history: list[dict] = field(default_factory=list)  # figures of the epochs before
-    best_uas: float = -1.0
-    best_epoch: int = 0  # counted over all stages; 0: none yet
-    waiting: int = 0  # epochs since the best one
-    seconds: float = 0.0
-    finished: bool = False
-
-    def check(self, stages: int, epochs: int) -> None:
-        """A ValueError unless a training of so many stages and epochs can be here: it may be anybody's file."""
-        for name, usual in vars(State()).items():
-            kinds = (int, float) if isinstance(usual, float) else (type(usual),)
-            if type(getattr(self, name)) not in kinds:
-                raise ValueError(name)
-        records = [self.totals, self.record, *self.history]
-        if not all(type(value) in (int, float, bool) for record in records for value in record.values()):
-            raise ValueError("figures that are no numbers")
-        if not (1 <= self.stage <= stages and 1 <= self.epoch <= epochs + 1 and self.step >= 0 and self.waiting >= 0):
-            raise ValueError("a place that there is not")
-        if self.phase == "dev" and not {"stage", "epoch", "sentences_per_second"} <= self.record.keys():
-            raise ValueError("an epoch without figures")
-        for kind in ("", "unlabeled_"):
-            if f"{kind}loss" in self.totals and f"{kind}words" not in self.totals:
-                raise ValueError("sums without words")
 
 
 class Trainer:

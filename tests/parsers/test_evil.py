@@ -15,10 +15,11 @@ from safetensors.torch import load
 import evaluate
 import train
 from parsers import synthetic
-from parsers.checkpoint import Checkpoints, pack
+from parsers.checkpoint import Checkpoints
 from parsers.command import run_command
 from parsers.curves import read_history
 from parsers.errors import DataError
+from parsers.tensors import pack
 from tests.parsers.helpers import TINY, small_trainer, tiny_options
 
 ROOM = 2**30  # bytes that a command may ask for

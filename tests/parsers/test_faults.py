@@ -33,7 +33,7 @@ def command(name, main, *arguments):
 
 
 class Disk:
-    """A disk that is full after some bytes, as far as parsers.checkpoint can see."""
+    """A disk that is full after some bytes, as far as parsers.files can see."""
 
     def __init__(self, monkeypatch, room):
         self.room, original = room, os.fsync

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from parsers import MODELS
-from parsers.checkpoint import pack, read_json, read_tensors, write
 from parsers.data import Sources
 from parsers.errors import DataError, UserError
+from parsers.files import read_json, write
 from parsers.options import options_from, options_to_json, parse
 from parsers.run import Run, fingerprint
+from parsers.tensors import pack, read_tensors
 from tests.parsers.helpers import build, small_data, tiny_options
 from tests.parsers.test_commands import ROOT
 

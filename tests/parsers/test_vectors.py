@@ -11,10 +11,10 @@ import evaluate
 import train
 from parsers import MODELS, load_parser, synthetic
 from parsers.batches import Encoding, collate
-from parsers.checkpoint import pack
 from parsers.command import run_command
 from parsers.errors import DataError, UserError
 from parsers.run import Run
+from parsers.tensors import pack
 from parsers.vectors import Vectors, read_vectors
 from parsers.vocab import Vocabulary
 from tests.parsers.helpers import TINY, SmallCorpus, tiny_options
