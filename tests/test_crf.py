@@ -40,6 +40,18 @@ def test_support_is_all_projective_trees(single_root):
     assert set(map(tuple, heads[accepted][:, 1:].tolist())) == set(map(tuple, trees.tolist()))
 
 
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("length", range(6))
+def test_support_says_what_is_wrong_where_something_is(length, single_root):
+    """The kernel that checks and the operations that explain agree on all heads: free, out of range, in the padding."""
+    n = 5
+    heads = torch.cartesian_prod(torch.tensor([-1]), *[torch.arange(-2, n + 2)] * n)
+    support = TreeCRF(torch.zeros(n + 1, n + 1), torch.tensor(length), single_root=single_root).support
+    faulty = torch.stack(list(support.faults(heads).values())).any(0).any(-1)
+    assert torch.equal(support.check(heads), ~faulty)
+    assert 0 < faulty.sum() < len(heads) or length == 0
+
+
 def test_support_with_lengths_and_padding():
     support = TreeCRF(torch.zeros(2, 4, 4), torch.tensor([3, 1])).support
     heads = torch.tensor([[-1, 0, 1, 2], [-1, 0, -1, -1]])

@@ -307,12 +307,13 @@ class _InsideOutside(torch.autograd.Function):
     backward = staticmethod(_inside_outside_backward)
 
 
-def _is_eager(scores: Tensor, backend: str) -> bool:
-    """Whether calling the operator would run its CPU kernel and nothing else: nobody traces, transforms or observes."""
+def is_eager(tensor: Tensor, backend: str = "numba") -> bool:
+    """Whether an operator on it would run a CPU kernel and nothing else: nobody traces, transforms or observes."""
     return (
         backend == "numba"
+        and tensor.device.type == "cpu"
         and not torch.compiler.is_compiling()
-        and type(scores) in (Tensor, torch.nn.Parameter)
+        and type(tensor) in (Tensor, torch.nn.Parameter)
         and torch._C._len_torch_dispatch_stack() == 0
         and not torch._C._are_functorch_transforms_active()
         and not torch.jit.is_tracing()
@@ -327,7 +328,7 @@ def inside(scores: Tensor, lengths: Tensor, single_root: bool, backend: str) -> 
     """log Z [B] as float64. The inside pass alone where no gradient is asked for."""
     if _needs_gradient(scores):
         return inside_outside(scores, lengths, single_root, backend)[0]
-    if _is_eager(scores, backend):
+    if is_eager(scores, backend):
         return _module(backend).inside(scores.detach(), lengths, single_root)
     return torch.ops.tritree.inside(scores, lengths, single_root, backend)
 
@@ -337,7 +338,7 @@ def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool, backend: 
     if backend == "reference":  # differentiates itself
         _check_lengths(lengths, scores.shape[-1])
         return reference.inside_outside(scores, lengths, single_root)
-    if _is_eager(scores, backend):
+    if is_eager(scores, backend):
         if _needs_gradient(scores):
             return _InsideOutside.apply(scores, lengths, single_root, backend)
         return _module(backend).inside_outside(scores.detach(), lengths, single_root)
@@ -346,21 +347,21 @@ def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool, backend: 
 
 def viterbi(scores: Tensor, lengths: Tensor, single_root: bool, backend: str) -> tuple[Tensor, Tensor]:
     """The best score [B], differentiable, and its heads [B, N]."""
-    if _is_eager(scores, backend) and not _needs_gradient(scores):
+    if is_eager(scores, backend) and not _needs_gradient(scores):
         return _module(backend).viterbi(scores.detach(), lengths, single_root)
     return torch.ops.tritree.viterbi(scores, lengths, single_root, backend)
 
 
 def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool, backend: str) -> tuple[Tensor, Tensor]:
     """The k best scores [B, k], differentiable, and their heads [B, k, N]."""
-    if _is_eager(scores, backend) and not _needs_gradient(scores):
+    if is_eager(scores, backend) and not _needs_gradient(scores):
         return _module(backend).topk(scores.detach(), lengths, k, single_root)
     return torch.ops.tritree.topk(scores, lengths, k, single_root, backend)
 
 
 def max_marginals(scores: Tensor, lengths: Tensor, single_root: bool, backend: str) -> Tensor:
     """For each arc the score of the best tree that has it, [B, N, N]."""
-    if _is_eager(scores, backend) and not _needs_gradient(scores):
+    if is_eager(scores, backend) and not _needs_gradient(scores):
         return _module(backend).max_marginals(scores.detach(), lengths, single_root)
     return torch.ops.tritree.max_marginals(scores, lengths, single_root, backend)
 
@@ -377,3 +378,8 @@ def sample(
     device = scores.device if generator is None else generator.device
     seed = torch.randint(2**63 - 1, (1,), generator=generator, device=device).to(scores.device)
     return torch.ops.tritree.sample(scores, lengths, seed, num_samples, single_root, backend)
+
+
+def are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    """[*] bool for heads [*, N] that ``is_eager`` accepts. No operator: nothing differentiates or compiles it."""
+    return _module("numba").are_trees(heads, lengths, single_root)

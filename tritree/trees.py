@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from tritree import ops
 from tritree.chart import is_integer, live_words
 
 
@@ -54,6 +55,8 @@ class ProjectiveTree(constraints.Constraint):
         super().__init__()
 
     def check(self, value: Tensor) -> Tensor:
+        if ops.is_eager(value):
+            return ops.are_trees(value, self.lengths, self.single_root)
         return ~torch.stack([fault.any(-1) for fault in self.faults(value).values()]).any(0)
 
     def faults(self, heads: Tensor) -> dict[str, Tensor]:

@@ -3,8 +3,8 @@
 Read it in this order: vec.py and powers.py (the vector type), kinds.py and gradients.py (numbers), charts.py (layout),
 inside.py and outside.py (the recurrences), unroll.py, tile.py and tiles.py (the same, fast; passes.py chooses),
 bound.py (why the fast numbers are accurate), pack.py (scores in, marginals out), walk.py (from a chart to a tree).
-posterior.py, tangent.py, viterbi.py, topk.py, max_marginals.py, sample.py and relaxed.py put these together; this file
-hands out the work.
+posterior.py, tangent.py, viterbi.py, topk.py, max_marginals.py, sample.py and relaxed.py put these together; heads.py
+looks at trees; this file hands out the work.
 """
 
 import numpy as np
@@ -15,6 +15,7 @@ from tritree.chart import bad_length, result_dtype
 from tritree.cpu import pool
 from tritree.cpu.bound import LONGEST_TRUSTED
 from tritree.cpu.charts import workspace_size
+from tritree.cpu.heads import are_trees as are_trees_kernel
 from tritree.cpu.kinds import Dual, Linear, Max, Scaled, ScaledDual
 from tritree.cpu.max_marginals import max_marginals as max_marginals_kernel
 from tritree.cpu.plan import plan
@@ -29,6 +30,7 @@ from tritree.cpu.vec import VECTOR_BYTES
 from tritree.cpu.viterbi import viterbi as viterbi_kernel
 
 __all__ = [
+    "are_trees",
     "inside",
     "inside_outside",
     "max_marginals",
@@ -104,6 +106,15 @@ def sample(scores: Tensor, lengths: Tensor, seed: Tensor, num_samples: int, sing
         args = single_root, seed.item(), heads.numpy()
         batch.run_with_fallback(sample_kernel, Linear, Scaled, cost, *args, num_samples=num_samples)
     return heads
+
+
+def are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    """[*] bool for heads [*, N], of which the last dimensions are those of lengths."""
+    result = torch.empty(heads.shape[:-1], dtype=torch.bool)
+    flat = heads.to(torch.int64).reshape(result.numel(), heads.shape[-1]).contiguous().numpy()
+    n = lengths.expand(result.shape).reshape(-1).contiguous().numpy()
+    are_trees_kernel(flat, n, single_root, result.view(-1).numpy())
+    return result
 
 
 def relaxed(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
