@@ -1,5 +1,6 @@
-"""Batches of scores as Hypothesis draws them, with everything the conventions allow."""
+"""Batches of scores as Hypothesis draws them, with everything the conventions allow, and how results are compared."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from tritree.chart import live_arcs
 
 KINDS = ["normal", "ties", "forbidden", "impossible", "large", "ones"]  # and "mixed", which only tests/fuzz.py takes
 LAYOUTS = ["contiguous", "transposed", "sliced", "expanded"]
+ALL_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 JUNK = [float("nan"), float("inf"), float("-inf"), 1e30]
 
 
@@ -125,3 +127,33 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: float, scale: floa
     assert (error <= tolerance * (scale + expected[finite].abs())).all(), (
         f"largest error {error.max():.3g}, allowed {tolerance:.3g}: {actual} instead of {expected}"
     )
+
+
+def check_with_gradient(
+    case: Case,
+    scores: Tensor,
+    function: Callable[[Tensor], Tensor],
+    theirs: Callable[[int, Oracle], Tensor],
+    tolerance: float,
+    arcs: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+) -> None:
+    """Compares a function of the scores, which has a value for each sentence, and its gradient with an oracle's.
+
+    ``scores`` are those of the case as the function wants them; ``arcs`` makes [B, N, N] of such a tensor.
+    """
+    scores = scores.clone().requires_grad_()
+    values = function(scores)
+    exact = case.scores.to(torch.float64, copy=True).requires_grad_()
+    expected = [theirs(b, oracle) for b, oracle in enumerate(case.oracles(exact))]
+    assert_close(values, torch.stack(expected), tolerance)
+    finite = torch.stack(expected).isfinite()
+    if not finite.any():
+        return
+    (gradient,) = torch.autograd.grad(values[finite].sum(), scores)
+    total = sum(e for e, f in zip(expected, finite, strict=True) if f)
+    expected_gradient = torch.zeros_like(exact)
+    if total.requires_grad:
+        (expected_gradient,) = torch.autograd.grad(total, exact)
+    assert gradient.dtype == scores.dtype
+    assert_close(arcs(gradient), expected_gradient, tolerance + torch.finfo(gradient.dtype).eps)
+    assert (arcs(gradient)[~case.live | (case.scores == -torch.inf)] == 0).all()

@@ -21,12 +21,13 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # read when the kernels are deco
 import torch
 
 import tritree
-from tests import test_laws, test_oracle, test_relaxed
-from tests.cases import JUNK, KINDS, LAYOUTS, Case, assert_close, make_case, rounding
-from tests.test_edges import everything
+from tests import test_laws, test_oracle
+from tests.cases import ALL_DTYPES, JUNK, KINDS, LAYOUTS, Case, assert_close, make_case, rounding
+from tests.relaxed import definition
+from tests.results import everything
+from tests.threads import threads
 from tritree import TreeCRF
 
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 LENGTH_DTYPES = (torch.int64, torch.int32, torch.int16, torch.uint8)
 AGAINST_ALL_TREES = [
     test_oracle.test_log_partition_and_marginals.check,
@@ -58,7 +59,7 @@ def derivatives_check(case: Case):
     return test_oracle.test_gradients_have_the_dtype_of_the_scores.check
 
 
-def draw_case(rng: random.Random, longest: int, largest: int, dtypes=DTYPES) -> Case:
+def draw_case(rng: random.Random, longest: int, largest: int, dtypes=ALL_DTYPES) -> Case:
     N = rng.randint(1, longest + 1)
     return make_case(
         kind=rng.choice([*KINDS, "mixed", "mixed"]),
@@ -119,8 +120,8 @@ def check_shapes(case: Case, backend: str, rng: random.Random) -> None:
 
 
 def check_relaxed(case: Case, rng: random.Random) -> None:
-    test_relaxed.check_definition(case, rng.choice(["reference", "numba"]), rng.choice([0.3, 1.0, 4.0]))
-    test_relaxed.check_gradient(case)
+    definition.check_definition(case, rng.choice(["reference", "numba"]), rng.choice([0.3, 1.0, 4.0]))
+    definition.check_gradient(case)
 
 
 def check_agreement(case: Case, backend: str, other: str) -> None:
@@ -151,14 +152,10 @@ def check_agreement(case: Case, backend: str, other: str) -> None:
 
 
 def check_threads(case: Case) -> None:
-    threads = torch.get_num_threads()
-    try:
-        results = []
-        for number in (1, 2):
-            torch.set_num_threads(number)
+    results = []
+    for number in (1, 2):
+        with threads(number):
             results.append(test_laws.results(case.scores, case.lengths, case, "numba"))
-    finally:
-        torch.set_num_threads(threads)
     assert all(torch.equal(x, y) for x, y in zip(*results, strict=True))
 
 
@@ -167,9 +164,9 @@ def check_long_relaxed(case: Case) -> None:
     A = tritree.relaxed_tree(case.scores, case.lengths, backend="numba")
     possible = tritree.log_partition(case.scores, case.lengths) != -torch.inf
     words = tritree.chart.live_words(case.lengths, case.scores.shape[-1]) & possible.unsqueeze(-1)
-    assert_close(A.sum(-2), words, test_relaxed.tolerance(case) * case.scores.shape[-1])
+    assert_close(A.sum(-2), words, definition.tolerance(case) * case.scores.shape[-1])
     if case.scores.shape[-1] <= 30:
-        test_relaxed.check_gradient(case)
+        definition.check_gradient(case)
 
 
 def run_case(seed: int) -> int:
@@ -187,15 +184,15 @@ def run_case(seed: int) -> int:
         if way == "triton":  # a second each
             checks = rng.sample(checks, 2)
     elif way == "laws":
-        case = draw_case(rng, rng.choice([10, 20, 40, 80, 160]), rng.choice([1, 4, 16]), DTYPES[2:])
+        case = draw_case(rng, rng.choice([10, 20, 40, 80, 160]), rng.choice([1, 4, 16]), ALL_DTYPES[2:])
         checks = [lambda check=check: check(case, "numba") for check in rng.sample(LAWS, 2)]
         checks += [lambda: check_samples(case, "numba"), lambda: check_constrained(case, "numba")]
         checks += [lambda: check_threads(case), lambda: check_long_relaxed(case)]
     elif way == "agreement":
-        case = draw_case(rng, rng.choice([10, 30]), 4, DTYPES[2:])
+        case = draw_case(rng, rng.choice([10, 30]), 4, ALL_DTYPES[2:])
         checks = [lambda: check_agreement(case, "numba", "reference")]
     else:
-        case = draw_case(rng, 8, 2, DTYPES[2:])
+        case = draw_case(rng, 8, 2, ALL_DTYPES[2:])
         checks = [lambda: check_agreement(case, "triton", "numba")]
     before = case.scores.clone()
     try:

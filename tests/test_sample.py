@@ -4,23 +4,12 @@ import pytest
 import torch
 
 import tritree
+from tests.frequencies import check_frequencies
 from tests.oracle import Oracle
 from tritree import TreeCRF
 
 DRAWS = {"reference": 400, "numba": 20_000, "triton": 25}
 """For Triton's interpreter few; that its draws are those of Numba's kernels is a test of its own."""
-
-
-def chi_squared_is_plausible(counts, probabilities):
-    """χ² with rare trees pooled, within five standard deviations of its mean. A fixed seed: it holds or it doesn't."""
-    expected = probabilities * counts.sum()
-    common = expected >= 5
-    observed = torch.cat([counts[common], counts[~common].sum(0, keepdim=True)]).double()
-    expected = torch.cat([expected[common], expected[~common].sum(0, keepdim=True)])
-    observed, expected = observed[expected > 0], expected[expected > 0]
-    chi2 = ((observed - expected) ** 2 / expected).sum().item()
-    freedom = len(expected) - 1
-    return chi2 <= freedom + 5 * (2 * max(freedom, 1)) ** 0.5
 
 
 @pytest.mark.parametrize(
@@ -38,9 +27,7 @@ def test_frequencies(backend, dtype, single_root):
     for b, n in enumerate(lengths.tolist()):
         assert (samples[:, b, 0] == -1).all() and (samples[:, b, n + 1 :] == -1).all()
         oracle = Oracle(scores[b].double(), n, single_root)
-        which = (samples[:, b, None, 1 : n + 1] == oracle.trees).all(-1)
-        assert (which.sum(-1) == 1).all(), "each sample is one of the possible trees"
-        assert chi_squared_is_plausible(which.sum(0), oracle.probabilities)
+        check_frequencies(samples[:, b, 1 : n + 1], oracle.trees, oracle.probabilities)
 
 
 def test_large_scores_and_long_sentences(backend):

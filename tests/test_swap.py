@@ -86,6 +86,15 @@ def test_supar_model(mbr, monkeypatch):
     assert theirs.losses[-1] < theirs.losses[0]
 
 
+def gradients(functions, scores):
+    """Of values by name, which count once in the first sentence, twice in the second and so on."""
+    weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    return {
+        name: torch.autograd.grad((value * weights[: len(value)]).sum(), scores, retain_graph=True)[0]
+        for name, value in functions.items()
+    }
+
+
 def test_supar_properties(supar):
     """All that the original has and that works there, with its gradients."""
     scores, other = torch.randn(2, 3, 8, 8, dtype=torch.float64)
@@ -99,13 +108,8 @@ def test_supar_properties(supar):
                 "cross_entropy": p.cross_entropy(q), "score": p.score(HEADS), "log_prob": p.log_prob(HEADS),
                 "kmax": p.kmax(3)[:2].sum(-1), "marginals": p.marginals.square().sum((-1, -2)),
             }  # fmt: skip
-            weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
-            gradients = {
-                name: torch.autograd.grad((value * weights[: len(value)]).sum(), s, retain_graph=True)[0]
-                for name, value in functions.items()
-            }
             trees = p.argmax, p.mode, p.topk(3)[:2], p.mask, p.lens
-            results.append((functions, gradients, p.marginals, trees, repr(p)))
+            results.append((functions, gradients(functions, s), p.marginals, trees, repr(p)))
         torch.testing.assert_close(results[1][:4], results[0][:4])
         assert results[1][4] == results[0][4]
 
@@ -205,14 +209,9 @@ def test_torch_struct_properties(torch_struct, labels, multiroot):
             "partition": dist.partition, "max": dist.max, "entropy": dist.entropy, "kmax": dist.kmax(3)[:, :2].sum(0),
             "log_prob": dist.log_prob(dist.argmax), "marginals": dist.marginals.square().flatten(1).sum(-1),
         }  # fmt: skip
-        weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
-        gradients = {
-            name: torch.autograd.grad((value * weights[: len(value)]).sum(), s, retain_graph=True)[0]
-            for name, value in functions.items()
-        }
         events = dist.argmax, dist.mode, dist.topk(3)[:, :2], dist.marginals
         shapes = dist.sample((4,)).shape, dist.batch_shape, dist.event_shape, dist.args
-        results.append((functions, gradients, events, shapes))
+        results.append((functions, gradients(functions, s), events, shapes))
     torch.testing.assert_close(results[1][:3], results[0][:3])
     assert results[1][3] == results[0][3]
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tritree.cpu as cpu
+from tests.threads import threads
 from tritree.cpu import pool
 from tritree.cpu.share import finish, take
 
@@ -18,10 +19,8 @@ from tritree.cpu.share import finish, take
 @pytest.fixture(autouse=True)
 def _many_threads(monkeypatch):
     monkeypatch.setattr(cpu, "WORTH_A_THREAD", 1)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(threads)
+    with threads(3):
+        yield
 
 
 def run(function, parts, threads):

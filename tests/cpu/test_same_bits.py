@@ -6,15 +6,9 @@ import pytest
 import torch
 
 import tritree.cpu as cpu
+from tests.threads import threads
 
 SEED = torch.tensor([12345])
-
-
-@pytest.fixture(autouse=True)
-def _restore_threads():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def everything(scores, lengths, direction, single_root):
@@ -91,15 +85,15 @@ def test_any_number_of_threads(scale, flush, monkeypatch):
     try:
         if flush and not torch.set_flush_denormal(True):
             pytest.skip("this processor can't flush denormals")
-        for threads in (1, 2, 3, 8):
-            torch.set_num_threads(threads)
-            result = everything(scores, lengths, direction, False)
-            result["samples"] = cpu.sample(scores, lengths, SEED, 50, False)
+        for number in (1, 2, 3, 8):
+            with threads(number):
+                result = everything(scores, lengths, direction, False)
+                result["samples"] = cpu.sample(scores, lengths, SEED, 50, False)
             results.append(result)
     finally:
         torch.set_flush_denormal(False)
-    for threads, result in zip((2, 3, 8), results[1:], strict=True):
-        assert_same(results[0], result, threads)
+    for number, result in zip((2, 3, 8), results[1:], strict=True):
+        assert_same(results[0], result, number)
 
 
 def test_samples_do_not_depend_on_their_number():

@@ -6,29 +6,17 @@ first of them.
 """
 
 import json
-import os
-import subprocess
-import sys
-from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
+from tests.gpu.compiled import MORE, run_compiled
 from tritree.gpu.semiring import DUAL, LOG, MAX
 
-# Triton 3.7, which CUDA builds of torch 2.13 bring along: one instruction more per term, one barrier more in a walk.
-MORE = int(version("triton").startswith("3.7."))
 TARGETS = ["cuda:80", "cuda:90", "cuda:100", "hip:gfx942"]
 
 
 def compile_kernels(*arguments: str, **environment: str) -> dict:
-    """In a process of its own: here the kernels are interpreted."""
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | environment
-    command = [sys.executable, "-m", "perf.gpu_code", *arguments]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    return json.loads(run_compiled("perf.gpu_code", *arguments, **environment))
 
 
 @pytest.fixture(scope="module")

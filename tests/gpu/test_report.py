@@ -1,10 +1,6 @@
 """perf.gpu_report: the table, and the model behind its times."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,16 +8,13 @@ import tritree
 from perf import gpu_model, gpu_report
 from perf.cases import uniform
 from perf.machine_code import Instruction, from_amd, from_nvidia
-from tests.gpu.test_compile import MORE
+from tests.gpu.compiled import MORE, run_compiled
 
 
 def test_report(tmp_path):
     """The limits are those that test_compile.py asserts for all targets."""
     path = tmp_path / "report.json"
-    command = [sys.executable, "-m", "perf.gpu_report", "--arch", "sm_90", "--json", str(path)]
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
+    shown = run_compiled("perf.gpu_report", "--arch", "sm_90", "--json", str(path))
     rows = json.loads(path.read_text())["kernels"]
     assert {(row["kernel"], row["words"]) for row in rows} == {
         (kernel, l) for kernel in gpu_report.NAMES.values() for l in gpu_model.LENGTHS
@@ -31,8 +24,8 @@ def test_report(tmp_path):
         assert row["loop_barriers"] <= (3 + MORE if "walk" in row["kernel"] else 2)
         assert row["instructions_per_term"] is None or row["instructions_per_term"] < 19 + MORE
         assert row["occupancy_warps"] >= 32 and 1e-6 < row["model_seconds"] < 1e-2
-        assert row["kernel"] in done.stdout
-    assert "MODEL" in done.stdout and "not a measurement" in done.stdout
+        assert row["kernel"] in shown
+    assert "MODEL" in shown and "not a measurement" in shown
 
 
 def facts(**other) -> dict:

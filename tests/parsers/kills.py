@@ -6,8 +6,6 @@ Metrics (times excluded) and the model must be the same, to the bit. Nothing els
 """
 
 import argparse
-import json
-import os
 import random
 import subprocess
 import sys
@@ -15,26 +13,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from parsers import MODELS, synthetic
-from tests.parsers.interruption import figures
+from parsers import MODELS
+from tests.parsers.interruption import figures_of
+from tests.parsers.processes import start, write_treebank
 
-ROOT = Path(__file__).parent.parent.parent
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 OPTIONS = ["--word-size=8", "--tag-size=4", "--lstm-size=6", "--hidden-size=5", "--labeled=0.5"]
-
-
-def write_treebank(directory: Path, trees: int) -> None:
-    directory.mkdir()
-    for split, count in (("train", trees), ("dev", 20), ("test", 20)):
-        text = "".join(synthetic.conllu(split, count=count))
-        (directory / f"small-ud-{split}.conllu").write_text(text, encoding="utf-8")
 
 
 def outcome(run: Path) -> tuple[list[dict], bytes, set[str]]:
     """What must be the same: figures that are no times, the model, and which files there are."""
-    lines = (run / "metrics.jsonl").read_text().splitlines()
     names = {path.name for path in run.iterdir() if not path.name.startswith("checkpoint-")}
-    return figures(map(json.loads, lines)), (run / "model.safetensors").read_bytes(), names
+    return figures_of(run), (run / "model.safetensors").read_bytes(), names
 
 
 class Victim:
@@ -43,10 +32,8 @@ class Victim:
     def __init__(self, run: Path, first: list[str]):
         self.run = run
         arguments = ["--resume", str(run)] if run.exists() else [*first, "--output", str(run)]
-        command = [sys.executable, str(ROOT / "train.py"), *arguments]
-        self.process = subprocess.Popen(
-            command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        self.process = start("train.py", *arguments, **output)
 
     def seconds_to_end(self) -> float:
         """Waits for the end; the seconds since the run directory was there."""

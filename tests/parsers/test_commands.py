@@ -5,47 +5,27 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import time
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
 import evaluate
 import train
-from parsers import MODELS, synthetic
-from parsers.command import run_command
+from parsers import MODELS
 from parsers.display import Display
 from parsers.errors import UserError
 from parsers.run import Run
 from tests.parsers.helpers import TINY
-from tests.parsers.interruption import figures
+from tests.parsers.interruption import check_alike, figures_of
+from tests.parsers.processes import ENVIRONMENT, TWICE, call, mistake, run, start, wait_for_epochs, write_treebank
 
-ROOT = Path(__file__).parent.parent.parent
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 FAST = [*TINY, "--epochs=3", "--seed=7"]
-
-
-def run(*command, code=0, threads=1, **options):
-    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=ROOT, env=environment, capture_output=True, text=True, **options
-    )
-    assert done.returncode == code, done.stderr
-    return done
-
-
-def history(path):
-    return figures(json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines())
 
 
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("bank")
-    for split, count in (("train", 60), ("dev", 20), ("test", 20), ("unlabeled", 20)):
-        text = "".join(synthetic.conllu(split, count=count))
-        (directory / f"small-ud-{split}.conllu").write_text(text, encoding="utf-8")
+    directory = tmp_path_factory.mktemp("commands") / "bank"
+    write_treebank(directory, 60, unlabeled=20)
     return directory
 
 
@@ -65,7 +45,7 @@ def test_training(whole, bank):
     assert "\x1b" not in text and text.count("\nepoch") == 3  # plain lines where there is no terminal
     names = {file.name for file in path.iterdir() if not file.name.startswith("checkpoint")}
     assert names == {"config.json", "vocab.json", "metrics.jsonl", "model.safetensors", "curves.png"}
-    *epochs, final = history(path)
+    *epochs, final = figures_of(path)
     assert len(epochs) == 3 and final["final"] and {"loss", "dev_uas"} <= epochs[0].keys() and "test_uas" in final
     assert (path / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -81,16 +61,13 @@ def test_killed_and_resumed(whole, bank):
     """SIGKILL after the first epoch is written, then after the second; then to the end."""
     path = bank / "killed"
     first = ["train.py", "--model=ntp", "--treebank", bank, "--output", path, "--labeled=0.5", *FAST]
-    for lines, command in ((1, first), (2, ["train.py", "--resume", path])):
-        process = subprocess.Popen([sys.executable, *map(str, command)], cwd=ROOT, env=ENVIRONMENT, stdout=-3)
-        metrics, deadline = path / "metrics.jsonl", time.monotonic() + 300
-        while not metrics.exists() or metrics.read_text().count("\n") < lines:
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.005)
+    for epochs, command in ((1, first), (2, ["train.py", "--resume", path])):
+        process = start(*command, stdout=subprocess.DEVNULL)
+        wait_for_epochs(process, path, epochs)
         process.kill()
         process.wait()
     run("train.py", "--resume", path)
-    assert history(path) == history(whole[0])
+    assert figures_of(path) == figures_of(whole[0])
     assert (path / "model.safetensors").read_bytes() == (whole[0] / "model.safetensors").read_bytes()
 
 
@@ -100,29 +77,23 @@ def test_without_a_checkpoint_it_starts_over(whole, bank):
     path.mkdir()
     for name in ("config.json", "vocab.json"):
         (path / name).write_bytes((whole[0] / name).read_bytes())
-    run("train.py", "--resume", path, threads=2)
-    assert history(path) == history(whole[0])
+    run("train.py", "--resume", path, env=ENVIRONMENT | {"OMP_NUM_THREADS": "2"})
+    assert figures_of(path) == figures_of(whole[0])
 
 
 def test_two_processes(whole, bank):
     path = bank / "two"
     arguments = ["--model=ntp", "--treebank", bank, "--output", path, "--labeled=0.5", *FAST]
-    done = run("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "train.py", *arguments)
+    done = run(*TWICE, "train.py", *arguments)
     assert done.stdout.count("test UAS") == 1
-    for one, two in zip(history(whole[0]), history(path), strict=True):
-        assert one.keys() == two.keys()
-        for key, value in one.items():
-            assert two[key] == pytest.approx(value, rel=1e-4, abs=1.0 if "uas" in key or "matches" in key else 1e-6)
+    check_alike(figures_of(whole[0]), figures_of(path))
 
 
 def test_ctrl_c(bank):
     path = bank / "interrupted"
-    command = [sys.executable, "train.py", "--model=nmp", "--output", str(path), *TINY, "--epochs=1000"]
-    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=-1, stderr=-1, text=True)
-    deadline = time.monotonic() + 300
-    while not (path / "metrics.jsonl").exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    command = ["train.py", "--model=nmp", "--output", path, *TINY, "--epochs=1000"]
+    process = start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_epochs(process, path)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -135,7 +106,7 @@ def test_evaluation(whole, bank, tmp_path):
     done = run("evaluate.py", whole[0], gold, "--json", scores, "--output", parsed)
     figures = json.loads(scores.read_text())
     assert re.search(rf"^UAS +{figures['uas']:.2f} ", done.stdout, re.M)
-    final = history(whole[0])[-1]
+    final = figures_of(whole[0])[-1]
     assert (figures["uas"], figures["complete_matches"]) == (final["test_uas"], final["test_complete_matches"])
     pairs = zip(gold.read_text().splitlines(), parsed.read_text().splitlines(), strict=True)
     differences = [(a.split("\t"), b.split("\t")) for a, b in pairs if a != b]
@@ -147,14 +118,6 @@ def test_evaluation(whole, bank, tmp_path):
     done = run("-X", "importtime", "evaluate.py", whole[0], bank / "small-ud-unlabeled.conllu")
     assert "not scored" in done.stdout and "arcs have a probability below 0.9" in done.stdout
     assert "parsers.evaluating" in done.stderr and "torch._dynamo" not in done.stderr  # two seconds for nothing
-
-
-def mistake(capfd, main, *arguments):
-    """In this process, which is faster; the commands end by the same function."""
-    assert run_command("command", main, list(map(str, arguments))) == 2
-    out, error = capfd.readouterr()
-    assert out == "" and error.count("\n") == 1
-    return error
 
 
 def test_mistakes_of_training(bank, tmp_path, capfd):
@@ -212,8 +175,7 @@ def test_a_full_disk_while_training(bank, tmp_path, capfd, monkeypatch):
 
     monkeypatch.setattr(Run, "save_model", full)
     path = tmp_path / "run"
-    arguments = ["--model=ntp", "--treebank", bank, "--output", path, *FAST]
-    assert run_command("train.py", train.main, list(map(str, arguments))) == 2
+    assert call(train.main, "--model=ntp", "--treebank", bank, "--output", path, *FAST) == 2
     error = capfd.readouterr().err
     assert "No space left on device" in error and error.endswith(f"train.py --resume {os.path.relpath(path)}\n")
     assert error.count("\n") == 1

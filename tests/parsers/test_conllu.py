@@ -101,18 +101,25 @@ def test_lines_can_be_left_out():
         assert without.line == with_lines.line
 
 
+class Endless(io.RawIOBase):
+    """The same text again and again, and how many bytes of it have been read."""
+
+    def __init__(self, text):
+        self.text, self.given = text, 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        count = len(buffer) // len(self.text) * len(self.text)
+        buffer[:count] = self.text * (count // len(self.text))
+        self.given += count
+        return count
+
+
 def test_it_streams():
     """The first sentence is there before the file has been read."""
-
-    class Endless(io.RawIOBase):
-        def readable(self):
-            return True
-
-        def readinto(self, buffer):
-            buffer[:] = (lines(0, 1).encode() * len(buffer))[: len(buffer)]
-            return len(buffer)
-
-    stream = parse(io.BufferedReader(Endless(), len(lines(0, 1))), "f")
+    stream = parse(io.BufferedReader(Endless(lines(0, 1).encode()), len(lines(0, 1))), "f")
     assert [next(stream).heads for _ in range(3)] == [[0, 1]] * 3
 
 
@@ -178,22 +185,10 @@ def test_long_numbers_and_names_are_cut():
 @pytest.mark.parametrize("line", [b"# comment\n", b"\n", lines("_", ids=["0.1"]).encode()[:-1]])
 def test_what_never_ends_is_not_held(line, monkeypatch):
     monkeypatch.setattr(conllu, "MAX_SENTENCE", 2**17)
-    read = 0
-
-    class Endless(io.RawIOBase):
-        def readable(self):
-            return True
-
-        def readinto(self, buffer):
-            nonlocal read
-            count = len(buffer) // len(line)
-            buffer[: count * len(line)] = line * count
-            read += count * len(line)
-            return count * len(line)
-
+    stream = Endless(line)
     with pytest.raises(DataError, match="131072 bytes without the end of a sentence"):
-        list(parse(io.BufferedReader(Endless(), 2**16), "f"))
-    assert read < 2**18
+        list(parse(io.BufferedReader(stream, 2**16), "f"))
+    assert stream.given < 2**18
 
 
 def test_several_roots_and_no_heads_are_fine():

@@ -1,6 +1,5 @@
 """DPPP: the decoder sees the past and the tree, the encoder learns through the tree."""
 
-import pytest
 import torch
 
 import tritree
@@ -110,13 +109,6 @@ def test_noise_is_for_training():
     batch.noise = None
     best = tritree.viterbi(model.arc_scores(batch), batch.lengths, single_root=True)[1]
     assert torch.equal(model.predict(batch), best)
-
-
-@pytest.mark.parametrize("precision", ["--fp16", "--bf16"])
-def test_half_precision(precision, tmp_path):
-    options = tiny_options("dppp", "--epochs=1", precision)
-    history = small_trainer(options, tmp_path / "run", unlabeled=8).train().history
-    assert [record.get("stage") for record in history] == [1, 2, None]
 
 
 def test_interrupted_runs_end_the_same(tmp_path):

@@ -16,11 +16,11 @@ import evaluate
 import train
 from parsers import synthetic
 from parsers.checkpoint import Checkpoints
-from parsers.command import run_command
 from parsers.curves import read_history
 from parsers.errors import DataError
 from parsers.tensors import pack
 from tests.parsers.helpers import TINY, small_trainer, tiny_options
+from tests.parsers.processes import call
 
 ROOM = 2**30  # bytes that a command may ask for
 
@@ -64,7 +64,7 @@ def mistake(capfd):
         signal.alarm(60)
         resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, old[1]))
         try:
-            code = run_command("command", main, list(map(str, arguments)))
+            code = call(main, *arguments)
         finally:
             resource.setrlimit(resource.RLIMIT_AS, old)
             signal.alarm(0)

@@ -5,20 +5,19 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import train
-from parsers.command import run_command
 from parsers.curves import read_history
 from parsers.data import Data
 from parsers.run import Run
 from tests.parsers import kills
 from tests.parsers.helpers import TINY, small_data, small_trainer, tiny_options
-from tests.parsers.interruption import figures
+from tests.parsers.interruption import figures, figures_of
+from tests.parsers.processes import TWICE, call, mistake, start, wait_for_epochs
 
 OPTIONS = ("--epochs=3", "--batch-size=4")
 
@@ -26,10 +25,6 @@ OPTIONS = ("--epochs=3", "--batch-size=4")
 def test_killed_at_any_moment(tmp_path):
     """`python -m tests.parsers.kills` does it more often."""
     kills.kills("gap", 2, tmp_path, trees=100, epochs=4, rng=random.Random(1))
-
-
-def command(name, main, *arguments):
-    return run_command(name, main, list(map(str, arguments)))
 
 
 class Disk:
@@ -55,7 +50,7 @@ def test_a_disk_that_fills_up(room, tmp_path, monkeypatch, capfd):
     options, path = tiny_options("gap", *OPTIONS), tmp_path / "run"
     trainer = small_trainer(options, path)
     disk = Disk(monkeypatch, room)
-    assert command("train.py", lambda _: trainer.train(), "x") == 2
+    assert call(lambda _: trainer.train()) == 2
     error = capfd.readouterr().err
     assert error.count("\n") == 1 and "can't be written: No space left on device" in error
     assert not list(path.glob(".*"))
@@ -67,9 +62,8 @@ def test_a_disk_that_fills_up(room, tmp_path, monkeypatch, capfd):
 
 def test_no_room_for_a_run(tmp_path, monkeypatch, capfd):
     Disk(monkeypatch, 100)
-    assert command("train.py", train.main, "--model=ntp", *TINY, "--output", tmp_path / "run") == 2
-    error = capfd.readouterr().err
-    assert error.count("\n") == 1 and "can't be written: No space left on device" in error
+    error = mistake(capfd, train.main, "--model=ntp", *TINY, "--output", tmp_path / "run")
+    assert "can't be written: No space left on device" in error
     assert not list(tmp_path.iterdir())
 
 
@@ -96,34 +90,26 @@ def test_a_flipped_bit(tmp_path, capfd):
 @contextlib.contextmanager
 def two_processes(*arguments):
     """train.py by torchrun."""
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(kills.ROOT / "train.py")]
-    command = [sys.executable, *launcher, *map(str, arguments)]
-    with subprocess.Popen(command, env=kills.ENVIRONMENT, stdout=-3, stderr=subprocess.DEVNULL) as process:
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with start(*TWICE, "train.py", *arguments, **silent) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def wait_for_an_epoch(path, process):
-    deadline = time.monotonic() + 120
-    while not (path / "metrics.jsonl").exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_one_of_two_processes_is_killed(tmp_path):
     """The other ends with an error, soon, and the run is resumed, here by one process."""
     path = tmp_path / "run"
     with two_processes("--model=ntp", "--output", path, *TINY, "--epochs=6", "--patience=1000") as process:
-        wait_for_an_epoch(path, process)
+        wait_for_epochs(process, path)
         victim = workers(process.pid)[-1]
         began = time.monotonic()
         os.kill(victim, signal.SIGKILL)
         assert process.wait(60) != 0 and time.monotonic() - began < 60
     before = read_history(path)
     assert 0 < len(before) < 6
-    assert command("train.py", train.main, "--resume", path) == 0
+    assert call(train.main, "--resume", path) == 0
     after = read_history(path)
     assert [line.get("epoch") for line in after] == [*range(1, 7), None]  # the last line: scores of the best model
     assert after[: len(before)] == before and not list(path.glob(".*"))
@@ -136,7 +122,7 @@ def test_two_processes_stop_at_the_same_step(tmp_path):
     with two_processes(*options, "--output", whole) as process:
         assert process.wait(300) == 0
     with two_processes(*options, "--output", path) as process:
-        wait_for_an_epoch(path, process)
+        wait_for_epochs(process, path)
         time.sleep(0.5)
         process.terminate()
         assert process.wait(60) != 0
@@ -145,7 +131,7 @@ def test_two_processes_stop_at_the_same_step(tmp_path):
     assert place["epoch"] in (2, 3) and place["step"] > 0 and place["totals"]["sentences"] == place["step"]
     with two_processes("--resume", path) as process:
         assert process.wait(300) == 0
-    for one, two in zip(figures(read_history(whole)), figures(read_history(path)), strict=True):
+    for one, two in zip(figures_of(whole), figures_of(path), strict=True):
         assert two == pytest.approx(one, rel=1e-12)
 
 

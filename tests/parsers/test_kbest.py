@@ -14,9 +14,9 @@ from parsers.kbest import Oracle, best_trees, kbest_record, with_kbest
 from parsers.parse import Parse, Trees
 from tests.oracle import Oracle as Enumeration
 from tests.oracle import number_of_trees
+from tests.parsers.evaluating import ODD, main, mistake, words
 from tests.parsers.helpers import SMALL, small_trainer, tiny_options
 from tests.parsers.made_up import parse_of
-from tests.parsers.test_evaluate import ODD, main, mistake
 
 SIZES = [1, 2, 5, 10, 20, 30]
 
@@ -26,8 +26,7 @@ def place(tmp_path_factory):
     """A run, and test sentences of its language; the last two have one word and two."""
     directory = tmp_path_factory.mktemp("kbest")
     small_trainer(tiny_options("ntp", *SMALL, "--epochs=2"), directory / "run", count=60).train()
-    short = ["".join(f"{word}\ta\t_\tX\t_\t_\t{word - 1}\t_\t_\t_\n" for word in range(1, n + 1)) for n in (1, 2)]
-    text = "".join(synthetic.conllu("test", count=20)) + ODD + "\n".join(short)
+    text = "".join(synthetic.conllu("test", count=20)) + ODD + words(0) + "\n" + words(0, 1)
     (directory / "gold.conllu").write_text(text, encoding="utf-8", newline="")
     return directory
 
@@ -193,5 +192,4 @@ def test_by_hand():
 def test_mistakes(place, tmp_path, capfd, arguments, message):
     names = {"RUN": place / "run", "FILE": place / "gold.conllu", "RAW": tmp_path / "raw.conllu"}
     names["RAW"].write_text("".join(synthetic.conllu("unlabeled", count=3)))
-    error = mistake(capfd, *(names.get(argument, argument) for argument in arguments))
-    assert message in error and error.count("\n") == 1
+    assert message in mistake(capfd, *(names.get(argument, argument) for argument in arguments))

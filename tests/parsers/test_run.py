@@ -2,8 +2,6 @@
 
 import errno
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,8 +13,8 @@ from parsers.files import read_json, write
 from parsers.options import options_from, options_to_json, parse
 from parsers.run import Run, fingerprint
 from parsers.tensors import pack, read_tensors
+from tests.parsers import processes
 from tests.parsers.helpers import build, small_data, tiny_options
-from tests.parsers.test_commands import ROOT
 
 
 @pytest.fixture
@@ -165,6 +163,4 @@ for path in sys.argv[1:]:
     run.load_model(run.config()[0], "cpu")
     assert "torch._dynamo" not in sys.modules, path
 """
-    runs = [str(tmp_path / model) for model in MODELS]
-    done = subprocess.run([sys.executable, "-c", code, *runs], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    processes.run("-c", code, *(tmp_path / model for model in MODELS))

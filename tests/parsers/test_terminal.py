@@ -4,21 +4,20 @@ import os
 import pty
 import re
 import subprocess
-import sys
 
 import pytest
 
 from tests.parsers.helpers import TINY
-from tests.parsers.kills import ENVIRONMENT, ROOT, write_treebank
+from tests.parsers.processes import ENVIRONMENT, ROOT, run, start, write_treebank
 
-COMMAND = [sys.executable, str(ROOT / "train.py"), "--model=ntp", *TINY, "--epochs=10", "--patience=10"]
+COMMAND = [ROOT / "train.py", "--model=ntp", *TINY, "--epochs=10", "--patience=10"]
 
 
-def on_a_terminal(command: list[str], **options) -> str:
+def on_a_terminal(*command, **options) -> str:
     """Everything that a process shows on a terminal of 100 columns."""
     master, slave = pty.openpty()
     environment = {**ENVIRONMENT, "TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, env=environment, **options)
+    process = start(*command, stdout=slave, stderr=slave, stdin=slave, env=environment, **options)
     os.close(slave)
     shown = b""
     try:
@@ -40,23 +39,23 @@ def place(tmp_path):
 def test_training_and_evaluation(place):
     """A live line with the figures so far; runs get names of their own, one after the other."""
     for number in (1, 2):
-        shown = on_a_terminal([*COMMAND, "--treebank=bank"], cwd=place)
+        shown = on_a_terminal(*COMMAND, "--treebank=bank", cwd=place)
         assert f"runs/ntp-bank-{number}" in shown
         assert re.search(r"epoch 1.*loss \d\.\d{3}  \d+ sentences/s  at most \d:\d\d left", shown)
         assert re.search(r"best dev UAS \d+\.\d\d  \d+ sentences/s", shown)
         assert [path.name for path in (place / "runs").iterdir() if path.name.startswith(".")] == []
-    evaluation = [sys.executable, str(ROOT / "evaluate.py"), "runs/ntp-bank-2", "--treebank=bank", "--split=dev"]
-    assert re.search(r"UAS +\d+\.\d\d", on_a_terminal(evaluation, cwd=place))
+    evaluation = [ROOT / "evaluate.py", "runs/ntp-bank-2", "--treebank=bank", "--split=dev"]
+    assert re.search(r"UAS +\d+\.\d\d", on_a_terminal(*evaluation, cwd=place))
 
 
 def test_a_pipe_that_closes(place):
     """As with `| head -1`: no traceback."""
-    subprocess.run([*COMMAND, "--treebank=bank", "--output=run"], cwd=place, env=ENVIRONMENT, check=True)
+    run(*COMMAND, "--treebank=bank", "--output=run", cwd=place)
     gold = place / "bank" / "small-ud-test.conllu"
     gold.write_text(20 * gold.read_text())  # more than a pipe holds
-    command = [sys.executable, str(ROOT / "evaluate.py"), "run", str(gold), "--output", "-"]
+    command = [ROOT / "evaluate.py", "run", gold, "--output", "-"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=place, env=ENVIRONMENT, **pipes) as process:
+    with start(*command, cwd=place, **pipes) as process:
         assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == "" and process.wait(60) == 1

@@ -11,14 +11,13 @@ import evaluate
 import train
 from parsers import MODELS, load_parser, synthetic
 from parsers.batches import Encoding, collate
-from parsers.command import run_command
 from parsers.errors import DataError, UserError
 from parsers.run import Run
 from parsers.tensors import pack
 from parsers.vectors import Vectors, read_vectors
 from parsers.vocab import Vocabulary
 from tests.parsers.helpers import TINY, SmallCorpus, tiny_options
-from tests.parsers.kills import write_treebank
+from tests.parsers.processes import mistake, write_treebank
 
 SIZE = 5
 
@@ -129,8 +128,7 @@ def test_vectors_that_do_not_belong_to_the_words(file, tmp_path, capfd):
         saved = (run / name).read_bytes()
         (run / name).write_bytes(content)
         capfd.readouterr()
-        assert run_command("evaluate.py", evaluate.main, [str(run), f"--treebank={bank}"]) == 2
-        assert message in capfd.readouterr().err
+        assert message in mistake(capfd, evaluate.main, run, f"--treebank={bank}")
         (run / name).write_bytes(saved)
 
 

@@ -3,8 +3,6 @@
 import json
 import math
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,23 +11,17 @@ from parsers import MODELS
 from parsers.batches import Example, collate
 from parsers.parallel import Group
 from tests.parsers.helpers import small_trainer, tiny_options
-from tests.parsers.kills import ENVIRONMENT, ROOT
+from tests.parsers.interruption import check_alike
+from tests.parsers.processes import TWICE, run
 from tests.parsers.shared import train_all
 
 
 def test_two_processes_share_the_work_of_one(tmp_path):
     """The same figures up to rounding, and only process 0 writes."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "tests.parsers.shared"]
-    done = subprocess.run(
-        [sys.executable, *launcher, str(tmp_path / "two")], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = run(*TWICE, "-m", "tests.parsers.shared", tmp_path / "two")
     together = json.loads(done.stdout.splitlines()[-1])  # some versions of gloo print lines of their own
     for model, alone in train_all(tmp_path / "one", Group("cpu")).items():
-        for one, two in zip(alone, together[model], strict=True):
-            assert one.keys() == two.keys()
-            for key, value in one.items():
-                assert two[key] == pytest.approx(value, rel=1e-4, abs=1.0 if "uas" in key or "matches" in key else 1e-6)
+        check_alike(alone, together[model])
 
 
 @pytest.mark.parametrize("precision", ["--bf16", "--fp16"])
@@ -37,6 +29,7 @@ def test_two_processes_share_the_work_of_one(tmp_path):
 def test_half_precision(model, precision, tmp_path):
     trainer = small_trainer(tiny_options(model, "--epochs=1", precision), tmp_path / "run", unlabeled=9)
     history = trainer.train().history
+    assert [record.get("stage") for record in history] == [*range(1, trainer.stages + 1), None]
     assert all(math.isfinite(value) for record in history for value in record.values())
     assert os.path.getsize(tmp_path / "run" / "model.safetensors")
 

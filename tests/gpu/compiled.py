@@ -1,0 +1,19 @@
+"""Kernels that are compiled, in processes of their own: here they are interpreted."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+# Triton 3.7, which CUDA builds of torch 2.13 bring along: one instruction more per term, one barrier more in a walk.
+MORE = int(version("triton").startswith("3.7."))
+
+
+def run_compiled(module: str, *arguments: str, **environment: str) -> str:
+    """What a module prints that is run as a command."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | environment
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
