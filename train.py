@@ -65,17 +65,20 @@ def train(options, sources, run, group, display) -> int:
     torch.manual_seed(options.seed)
     model = load_parser(options.model)(options, vocab, vectors)
     trainer = Trainer(model, data, options, run, group, display)
-    introduce(display, options, sources, data, model, run)
-    if not is_new:
-        restored = trainer.restore()
-        where = f"resumed in epoch {trainer.state.epoch}, after {trainer.state.step} steps"
-        display.say(where if restored else "no whole checkpoint yet: starting over")
-    warm_up(group.device, display)
     try:
-        final = trainer.train().history[-1]
+        introduce(display, options, sources, data, model, run)
+        if not is_new:
+            restored = trainer.restore()
+            where = f"resumed in epoch {trainer.state.epoch}, after {trainer.state.step} steps"
+            display.say(where if restored else "no whole checkpoint yet: starting over")
+        warm_up(group.device, display)
+        *epochs, final = trainer.train().history
     except (Interrupted, KeyboardInterrupt) as error:
         display.warn(f"stopped; continue with: python train.py --resume {run}")
         return 128 + getattr(error, "signal_number", 2)
+    except BrokenPipeError:  # as with `| head -1`; what was not saved is done again
+        display.warn(f"nobody reads the output any more; continue with: python train.py --resume {run}")
+        raise
     except UserError as error:
         raise UserError(f"{error}; once that is mended, continue with: python train.py --resume {run}") from None
     except Diverged as error:
@@ -85,7 +88,9 @@ def train(options, sources, run, group, display) -> int:
         if f"{split}_uas" in final:
             plain = final[f"{split}_uas_without_punctuation"]
             display.say(f"{split} UAS {final[f'{split}_uas']:.2f}, {plain:.2f} without punctuation")
-    display.say(f"the model of epoch {final['best_epoch']}, metrics.jsonl and curves.png are in {run}")
+    best = epochs[final["best_epoch"] - 1]
+    epoch = f"epoch {best['epoch']}" + (f" of stage {best['stage']}" if trainer.stages > 1 else "")
+    display.say(f"the model of {epoch}, metrics.jsonl and curves.png are in {run}")
     return 0
 
 

@@ -1,5 +1,6 @@
 """How a command ends: 0 done, 2 the user's mistake (one line on stderr), 130 after Ctrl-C, 1 a fault of ours."""
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -9,6 +10,9 @@ from parsers.errors import UserError
 
 def run_command(name: str, main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Runs ``main`` and returns the exit code. A fault of ours goes through, as a traceback."""
+    for stream in (sys.stdout, sys.stderr):  # "…" is in a help text, and any letter in a file's name
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         return main(arguments)
     except UserError as error:

@@ -62,6 +62,8 @@ def read(path: str, keep_lines: bool = True) -> Iterator[Sentence]:
     """
     path = str(path)
     if path == "-":
+        if sys.stdin is None:
+            raise DataError("<stdin>", None, "can't be read: it is closed")
         yield from parse(sys.stdin.buffer, "<stdin>", keep_lines)
         return
     try:

@@ -10,11 +10,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from parsers.output import writing
 
 
+class Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Rich would end the program without a word."""
+        raise BrokenPipeError
+
+
 class Display:
     """Progress of a run. Nothing is shown if ``quiet``, as on all processes but the first."""
 
     def __init__(self, quiet: bool = False):
-        self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
+        self.console = Screen(quiet=quiet, highlight=False, soft_wrap=True)
         self.live = self.console.is_terminal and not quiet
         self.progress: Progress | None = None
         self.shown = 0.0

@@ -50,6 +50,13 @@ def number(kind: type, low: float, high: float, open_low: bool = False) -> Calla
     return convert
 
 
+def name(text: str) -> str:
+    """An argparse type: of a file, a directory or a device. A shell variable that is not set gives an empty one."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
+
+
 COUNT, SIZE, SHARE = number(int, 1, 10**9), number(int, 1, 2**16), number(float, 0, 1)
 
 
@@ -80,23 +87,22 @@ def build_parser(model: str | None = None) -> ArgumentParser:
         return add, add_rare
 
     add, _ = group_of("what")
-    names = ", ".join(MODELS)
-    add("--model", choices=MODELS, metavar="NAME", help=names)
-    add("--output", metavar="RUN", help="a new directory (runs/NAME-TREEBANK-1)")
-    add("--resume", metavar="RUN", help="continue a run; its config.json has all options")
+    add("--model", choices=MODELS, metavar="NAME", help=", ".join(MODELS))
+    add("--output", type=name, metavar="RUN", help="a new directory (runs/NAME-TREEBANK-1)")
+    add("--resume", type=name, metavar="RUN", help="continue a run; its config.json has all options")
     add("-h", "--help", action="store_true", help="with --model: all options, its own too")
 
     add, rare = group_of("data (none: a synthetic treebank)")
-    add("--treebank", metavar="DIR", help="a UD treebank, or its name under $TRITREE_DATA")
-    add("--train", metavar="FILE", help="CoNLL-U, also .gz; as are the next three")
-    add("--dev", metavar="FILE", help="for early stopping; none: the last epoch counts")
-    add("--test", metavar="FILE", help="for the final figures")
-    add("--unlabeled", metavar="FILE", help="sentences without trees, of any size")
+    add("--treebank", type=name, metavar="DIR", help="a UD treebank, or its name under $TRITREE_DATA")
+    add("--train", type=name, metavar="FILE", help="CoNLL-U, also .gz; as are the next three")
+    add("--dev", type=name, metavar="FILE", help="for early stopping; none: the last epoch counts")
+    add("--test", type=name, metavar="FILE", help="for the final figures")
+    add("--unlabeled", type=name, metavar="FILE", help="sentences without trees, of any size")
     add("--no-unlabeled", dest="use_unlabeled", action="store_false", help="learn from trees only")
     add("--labeled", type=number(float, 0, 1, True), default=1.0, metavar="SHARE", help="of the trees kept (1.0)")
     add("--xpos", action="store_true", help="use XPOS as another input")
     add("--feats", action="store_true", help="use FEATS as another input")
-    add("--embeddings", metavar="FILE", help="pretrained word vectors, text, also .gz")
+    add("--embeddings", type=name, metavar="FILE", help="pretrained word vectors, text, also .gz")
     rare("--min-count", type=COUNT, default=2, metavar="N", help="of a word that is in no tree (2)")
     rare("--max-words", type=COUNT, default=50_000, metavar="N", help="in the vocabulary, or those in trees (50000)")
 
@@ -112,7 +118,7 @@ def build_parser(model: str | None = None) -> ArgumentParser:
     rare("--word-dropout", type=rate, default=0.25, metavar="A", help="unknown: A / (A + count) (0.25)")
 
     add, rare = group_of("training")
-    add("--epochs", type=COUNT, default=100, metavar="N", help="at most (100)")
+    add("--epochs", type=COUNT, default=100, metavar="N", help="at most, in each stage (100)")
     add("--patience", type=COUNT, default=15, metavar="N", help="epochs without a better dev UAS (15)")
     add("--batch-size", type=COUNT, default=4, metavar="N", help="sentences per step, all processes counted (4)")
     rare("--unlabeled-batch-size", type=COUNT, default=32, metavar="N", help="(32)")
@@ -121,7 +127,7 @@ def build_parser(model: str | None = None) -> ArgumentParser:
     add("--seed", type=number(int, 0, 2**62), default=1, metavar="N", help="of everything random (1)")
 
     group = parser.add_argument_group("machine")
-    group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
+    group.add_argument("--device", type=name, metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
     group.add_argument("--threads", type=number(int, 1, 4096), metavar="N", help="of a process (as torch has it)")
     precision = group.add_mutually_exclusive_group()
     precision.add_argument("--fp16", action="store_true", help="half precision where it is safe")
@@ -136,6 +142,12 @@ def parse(arguments: list[str]) -> Namespace:
     """The options on a command line."""
     first, _ = build_parser().parse_known_args(arguments)
     options = build_parser(first.model).parse_args(arguments)
+    if options.resume and not options.help:
+        for argument in arguments:
+            if argument.startswith("-") and argument.partition("=")[0] != "--resume":
+                raise UserError(
+                    f"{argument} would have no effect: a resumed run goes on with the options it began with"
+                )
     if not options.help and not options.resume and not options.model:
         raise UserError(f"--model is missing: one of {', '.join(MODELS)} (--help lists the options)")
     if options.model and not load_parser(options.model).uses_words:

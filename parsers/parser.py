@@ -115,7 +115,7 @@ class Parser(nn.Module):
 
     def begin_stage(self, context: Context) -> bool:
         """Runs before the first epoch of each stage; from the second stage on, with the best weights of the one before.
-        Returns whether what was best so far is to be forgotten."""
+        Returns whether a parser is started anew: then it need not be better than those before to go on."""
         return False
 
     def begin_epoch(self, context: Context) -> None:

@@ -16,7 +16,8 @@ class State:
     history: list[dict] = field(default_factory=list)  # figures of the epochs before
     best_uas: float = -1.0
     best_epoch: int = 0  # counted over all stages; 0: none yet
-    waiting: int = 0  # epochs since the best one
+    goal: float = -1.0  # the dev UAS that is to be beaten: the best one since a parser was started anew
+    waiting: int = 0  # epochs since it was
     seconds: float = 0.0
     finished: bool = False
 

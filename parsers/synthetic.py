@@ -20,6 +20,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from parsers.conllu import Sentence, parse
+from parsers.errors import why
 
 NAME = "synthetic"
 SIZES = {"train": 500, "dev": 250, "test": 250, "unlabeled": 2000}
@@ -228,11 +229,14 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", type=int, default=0, help="another seed is another language")
     args = parser.parse_args()
-    args.directory.mkdir(parents=True, exist_ok=True)
-    for split in SIZES:
-        path = args.directory / f"{NAME}-ud-{split}.conllu"
-        path.write_text("".join(conllu(split, args.seed)), encoding="utf-8", newline="\n")
-        print(path)
+    try:
+        args.directory.mkdir(parents=True, exist_ok=True)
+        for split in SIZES:
+            path = args.directory / f"{NAME}-ud-{split}.conllu"
+            path.write_text("".join(conllu(split, args.seed)), encoding="utf-8", newline="\n")
+            print(path)
+    except OSError as error:
+        parser.error(f"{args.directory} can't be written: {why(error)}")
 
 
 if __name__ == "__main__":

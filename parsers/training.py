@@ -113,7 +113,7 @@ class Trainer:
     def _begin_stage(self) -> None:
         torch.manual_seed(seed_of("stage", self.options.seed, self.state.stage))
         if self.model.begin_stage(self._context()):
-            self.state.best_uas, self.state.best_epoch, self.best = -1.0, 0, {}
+            self.state.goal = -1.0
         if self.state.stage > 1:
             self.optimizer = self.model.make_optimizer()
 
@@ -163,8 +163,12 @@ class Trainer:
         best = f"  best dev UAS {state.best_uas:.2f}" if state.best_epoch and self.data.dev else ""
         per_second = sentences / max(seconds, 1e-9)
         per_step = seconds / max(1, state.step)
-        left = (steps * (self.options.epochs - state.epoch + 1) - state.step) * per_step
+        left = (steps * (self._epochs_left(state.epoch) + 1) - state.step) * per_step
         return f"loss {self._mean('loss'):.3f}{best}  {per_second:.0f} sentences/s  at most {duration(left)} left"
+
+    def _epochs_left(self, epoch: int) -> int:
+        """After this one, at most, in this stage and those to come."""
+        return self.options.epochs * (self.stages - self.state.stage + 1) - epoch
 
     def _step(self, loss_function, batch: Batch) -> None:
         """One update. A loss is a sum over sentences: divided by all words of the batch, it is the mean per word."""
@@ -226,10 +230,9 @@ class Trainer:
         uas = state.record.get("dev_uas", float(number))  # without a dev set, the last epoch is the best
         better = uas > state.best_uas
         if better:
-            state.best_uas, state.best_epoch, state.waiting = uas, number, 0
+            state.best_uas, state.best_epoch = uas, number
             self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-        else:
-            state.waiting += 1
+        state.goal, state.waiting = (uas, 0) if uas > state.goal else (state.goal, state.waiting + 1)
         state.record["epoch_seconds"] = seconds
         state.history.append(state.record)
         self._report(state.record, better)
@@ -251,7 +254,7 @@ class Trainer:
         if "dev_uas" in record:
             text += f"  dev UAS {record['dev_uas']:.2f}{' *' if better else '  '}"
         text += f"  {record['sentences_per_second']:.0f} sentences/s"
-        left = record["epoch_seconds"] * (self.options.epochs - record["epoch"])
+        left = record["epoch_seconds"] * self._epochs_left(record["epoch"])
         self.display.say(f"{text}  {record['epoch_seconds']:.1f} s  at most {duration(left)} left")
 
     def _finish(self) -> None:

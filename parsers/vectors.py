@@ -36,8 +36,10 @@ def read_vectors(path: str) -> Vectors:
                 except (UnicodeDecodeError, ValueError):
                     raise DataError(path, number, "expected a word and its numbers, with spaces between") from None
                 size = size or len(row)
-                if not size or len(row) != size or not np.isfinite(row).all():
-                    raise DataError(path, number, f"{len(row)} numbers where the lines before have {size}") from None
+                if not size or len(row) != size:
+                    raise DataError(path, number, f"{len(row)} numbers where the lines before have {size}")
+                if not np.isfinite(row).all():
+                    raise DataError(path, number, "a number of this vector is not finite in float32")
                 if word not in seen:
                     seen.add(word)
                     words.append(word)

@@ -6,6 +6,7 @@ Linux keeps the high-water mark of a process's resident memory and can reset it;
 as the workspaces of NumPy and Numba. A process of its own has no freed memory lying about that would hide a part.
 """
 
+import argparse
 import re
 import subprocess
 import sys
@@ -48,4 +49,7 @@ def _measure(B: int, l: int) -> int:
 
 
 if __name__ == "__main__":
-    print(_measure(*map(int, sys.argv[1:])))
+    parser = argparse.ArgumentParser(prog="python -m perf.memory", description=__doc__.split("\n")[0])
+    parser.add_argument("B", type=int, help="sentences")
+    parser.add_argument("l", type=int, help="words of each")
+    print(_measure(**vars(parser.parse_args())))

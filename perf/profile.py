@@ -22,7 +22,7 @@ from parsers import load_parser
 from parsers.command import run_command
 from parsers.data import EVALUATION_BATCH, Corpus, encode, find_sources
 from parsers.encoder import Encoder
-from parsers.options import parse
+from parsers.options import build_parser, parse
 from parsers.parallel import Group
 from parsers.parser import Context, Parser
 from parsers.scorer import ArcScorer
@@ -135,6 +135,10 @@ def time_steps(model: Parser, context: Context, clock: Clock) -> tuple[int, int]
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
+    if options.help:
+        print("The options of train.py, of which those of the data, the network and the system have an effect:\n")
+        build_parser(options.model).print_help()
+        return 0
     sources, group = find_sources(options), Group(options.device)
     corpus = Corpus(options, sources)
     vocab = corpus.vocabulary(options)

@@ -67,7 +67,7 @@ def kills(model: str, times: int, directory: Path, trees: int, epochs: int, rng:
     whole = directory / "whole"
     began = time.monotonic()
     training = Victim(whole, first).seconds_to_end()
-    start = time.monotonic() - began - training
+    startup = time.monotonic() - began - training
     expected = outcome(whole)
     done = runs = 0
     while done < times:
@@ -80,10 +80,10 @@ def kills(model: str, times: int, directory: Path, trees: int, epochs: int, rng:
                 victim.finish()
                 break
             early = rng.random() < 0.15  # while it starts
-            moment = rng.uniform(0, start) if early else start + rng.uniform(0, training)
+            moment = rng.uniform(0, startup) if early else startup + rng.uniform(0, training)
             if not victim.kill_after(moment):
                 if fresh and not early:  # the undisturbed run took longer: it compiled the kernels, too
-                    training = moment - start
+                    training = moment - startup
                 break
             done += 1
             print(f"kill {done} of {times}: run {runs}, after {moment:.2f} s", flush=True)

@@ -7,7 +7,6 @@
 """
 
 import argparse
-import os
 import random
 import resource
 import sys
@@ -131,7 +130,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--sentences", type=int, default=1_000_000)
     parser.add_argument("--types", type=int, default=50_000)
     options = parser.parse_args(arguments)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
         if options.what == "stream":
             stream(options.sentences, Path(directory))

@@ -65,7 +65,7 @@ def test_killed_and_resumed(whole, bank):
         process = start(*command, stdout=subprocess.DEVNULL)
         wait_for_epochs(process, path, epochs)
         process.kill()
-        process.wait()
+        assert process.wait() == -signal.SIGKILL
     run("train.py", "--resume", path)
     assert figures_of(path) == figures_of(whole[0])
     assert (path / "model.safetensors").read_bytes() == (whole[0] / "model.safetensors").read_bytes()
@@ -128,6 +128,9 @@ def test_mistakes_of_training(bank, tmp_path, capfd):
         (["--model=magic"], "invalid choice: 'magic'"),
         (["--model=ntp", "--dropout=1.5"], "--dropout: '1.5' is not a number from 0 to 0.99"),
         (["--model=ntp", "--fp16", "--bf16"], "not allowed with argument"),
+        (["--model=ntp", "--treebank="], "argument --treebank: the name is empty"),
+        (["--model=ntp", "--dev", ""], "argument --dev: the name is empty"),
+        (["--resume=run", "--epochs=5"], "--epochs=5 would have no effect: a resumed run goes on with the options"),
         (["--model=ntp", "--treebank=nowhere"], "--treebank nowhere is not a directory"),
         (["--model=ntp", "--treebank", tmp_path], "has no *-ud-train.conllu"),
         (["--model=ntp", "--dev", broken], "--dev needs --train or --treebank"),

@@ -48,7 +48,7 @@ def test_options_that_make_no_sense(place, capfd, arguments, message):
         (words(0, 2).encode(), ":2: word 2 is its own head"),
         ((words(0) + WORD.format(3, 1)).encode(), ":2: id '3' where word 2 should be"),
         (words(0).encode() + b"2\t\xe9" + WORD.format("", 0).encode(), ":2: byte 0xe9 is not UTF-8"),
-        (b"\x1f\x8b broken", ": "),
+        (b"\x1f\x8b broken", ": this gzip file is damaged"),
     ],
 )
 def test_broken_files(place, tmp_path, capfd, content, message):

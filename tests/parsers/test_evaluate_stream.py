@@ -46,10 +46,9 @@ def test_a_pipe_is_opened_once(place, tmp_path, capfd):
     """As in `evaluate.py RUN <(zcat *.gz)`: whoever opens it twice waits for ever, or finds it empty."""
     pipe, gold = tmp_path / "pipe", place / "gold.conllu"
     os.mkfifo(pipe)
+    threading.Thread(target=lambda: pipe.write_bytes(gold.read_bytes()), daemon=True).start()
     done = threading.Thread(target=main, args=(place / "first", pipe, "--output", tmp_path / "parsed"), daemon=True)
     done.start()
-    with open(pipe, "wb") as file:
-        file.write(gold.read_bytes())
     done.join(60)
     main(place / "first", gold, "--output", tmp_path / "expected")
     assert (tmp_path / "parsed").read_bytes() == (tmp_path / "expected").read_bytes()

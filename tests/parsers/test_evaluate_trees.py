@@ -3,6 +3,7 @@
 import os
 
 from parsers.conllu import read
+from parsers.projective import is_projective
 from tests.parsers.evaluating import main, mistake, words
 
 
@@ -15,6 +16,7 @@ def test_constrain(place, tmp_path, capfd):
     assert "heads in the file were kept: not scored" in capfd.readouterr().out
     for before, after in zip(gold, read(str(parsed)), strict=True):
         assert before.heads[1::2] == after.heads[1::2] and after.heads.count(0) == 1 and min(after.heads) >= 0
+        assert is_projective(after.heads)
 
 
 def test_constraints_without_a_tree(place, tmp_path, capfd):

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -104,9 +103,8 @@ def test_one_of_two_processes_is_killed(tmp_path):
     with two_processes("--model=ntp", "--output", path, *TINY, "--epochs=6", "--patience=1000") as process:
         wait_for_epochs(process, path)
         victim = workers(process.pid)[-1]
-        began = time.monotonic()
         os.kill(victim, signal.SIGKILL)
-        assert process.wait(60) != 0 and time.monotonic() - began < 60
+        assert process.wait(60) != 0
     before = read_history(path)
     assert 0 < len(before) < 6
     assert call(train.main, "--resume", path) == 0
@@ -123,7 +121,6 @@ def test_two_processes_stop_at_the_same_step(tmp_path):
         assert process.wait(300) == 0
     with two_processes(*options, "--output", path) as process:
         wait_for_epochs(process, path)
-        time.sleep(0.5)
         process.terminate()
         assert process.wait(60) != 0
     checkpoints = Run.open(str(path)).checkpoints

@@ -59,3 +59,26 @@ def test_a_pipe_that_closes(place):
         assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == "" and process.wait(60) == 1
+
+
+def test_a_training_whose_output_nobody_reads(place):
+    """It ends, says so, and can be continued."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start(*COMMAND, "--treebank=bank", "--output=run", cwd=place, **pipes) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read()
+        assert process.wait(60) == 1
+    assert error == "nobody reads the output any more; continue with: python train.py --resume run\n"
+    run(ROOT / "train.py", "--resume", "run", cwd=place)
+
+
+def test_a_terminal_with_few_letters():
+    for command in ("train.py", "evaluate.py"):
+        assert "?" in run(command, "--help", env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"}).stdout
+
+
+def test_standard_input_that_is_closed(place):
+    run(*COMMAND, "--treebank=bank", "--output=run", cwd=place)
+    done = run(ROOT / "evaluate.py", "run", "-", cwd=place, code=2, preexec_fn=lambda: os.close(0))
+    assert done.stderr == "evaluate.py: <stdin>: can't be read: it is closed\n"

@@ -59,7 +59,7 @@ def test_reading(tmp_path, first):
         (b"", "there are no vectors"),
         (b"a 1 2\nb 1\n", ":2: 1 numbers where the lines before have 2"),
         (b"a 1 x\n", ":1: expected a word and its numbers"),
-        (b"a 1 nan\n", ":1: "),
+        (b"a 1 nan\n", ":1: a number of this vector is not finite"),
         (b"\xff 1 2\n", ":1: expected a word and its numbers"),
         (b"word\n", ":1: 0 numbers"),
         (gzip.compress(b"a 1 2\n" * 9999)[:-20], "damaged or cut off"),
