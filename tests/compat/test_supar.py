@@ -31,6 +31,7 @@ def test_supar_score_and_attributes():
     torch.testing.assert_close(dist.score(arcs)[1], scores[1, 1, 2] + scores[1, 2, 0])
     torch.testing.assert_close(dist.score(arcs) - dist.log_partition, dist.log_prob(arcs))
     assert dist.scores is scores and dist.lens is lens and repr(dist) == "DependencyCRF(multiroot=False)"
+    assert dist.kwargs == {}
     assert dist.mask.tolist() == [[False, True, True, True, True], [False, True, True, False, False]]
     assert supar.DependencyCRF(scores).lens.tolist() == [4, 4]
 
@@ -42,3 +43,24 @@ def test_supar_refuses_arcs_that_say_nothing():
             function(torch.tensor([[0, 2, -1, 2]]))
         with pytest.raises(ValueError, match="a head of 4, but N is 4"):
             function(torch.tensor([[0, 2, 0, 4]]), partial=True)
+
+
+def test_supar_ignores_arcs_that_no_word_has():
+    """tritree's heads have −1 at ROOT and in the padding, where other code has what it likes."""
+    dist = supar.DependencyCRF(torch.randn(2, 5, 5), torch.tensor([4, 2]))
+    arcs = torch.tensor([[0, 2, 0, 2, 3], [0, 2, 0, 0, 0]])
+    for junk in (-1, 99):
+        others = torch.where(dist.mask, arcs, junk)
+        for function in (dist.log_prob, dist.score):
+            assert torch.equal(function(others), function(arcs))
+            assert torch.equal(function(others.int()), function(arcs))
+            assert torch.equal(function(others, partial=True), function(arcs, partial=True))
+
+
+def test_supar_refuses_what_is_no_tensor_of_arcs():
+    dist = supar.DependencyCRF(torch.randn(1, 4, 4))
+    for function in (dist.log_prob, dist.score):
+        with pytest.raises(ValueError, match="must be an integer tensor, got list"):
+            function([[0, 2, 0, 2]])
+        with pytest.raises(ValueError, match=r"must have shape \[\*sample, \*\[1, 4\]\], got \[1, 3\]"):
+            function(torch.tensor([[0, 2, 0]]))

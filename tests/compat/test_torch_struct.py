@@ -45,3 +45,24 @@ def test_torch_struct_attributes():
         torch_struct.DependencyCRF(potentials[..., :3])
     with pytest.raises(NotImplementedError, match="relaxed_tree"):
         dist.gumbel_crf()
+
+
+@pytest.mark.parametrize("labels", [(), (2,)])
+def test_torch_struct_refuses_another_number_of_lengths(labels):
+    for lengths in ([4, 3], torch.tensor([4, 3, 2, 1])):
+        with pytest.raises(ValueError, match=r"lengths must have the batch shape of scores, \[3\], got"):
+            torch_struct.DependencyCRF(torch.randn(3, 4, 4, *labels), lengths)
+
+
+@pytest.mark.parametrize("labels", [(), (3,)])
+def test_torch_struct_takes_large_potentials(labels):
+    """A log probability is a small difference of large numbers, in float32 as in float64."""
+    potentials, other = 3 * torch.randn(2, 2, 30, 30, *labels) + 1000
+    p, q, exact_p, exact_q = map(torch_struct.DependencyCRF, (potentials, other, potentials.double(), other.double()))
+    close = {"rtol": 1e-5, "atol": 1e-5, "check_dtype": False}
+    torch.testing.assert_close(p.entropy, exact_p.entropy, **close)
+    torch.testing.assert_close(p.kl(q), exact_p.kl(exact_q), **close)
+    torch.testing.assert_close(p.marginals, exact_p.marginals, **close)
+    torch.testing.assert_close(p.partition, exact_p.partition, rtol=2e-7, atol=0, check_dtype=False)
+    torch.testing.assert_close(p.log_prob(p.argmax), exact_p.log_prob(p.argmax), **close)
+    assert p.log_prob(p.argmax.double()).dtype == p.entropy.dtype == torch.float32

@@ -73,22 +73,64 @@ def test_torch_struct_labels(single_root):
     assert cross_entropy.isinf().tolist() == [False, True, False]
 
 
+def labelled(potentials, lengths=None, multiroot=True):
+    return torch_struct.DependencyCRF(potentials, lengths, multiroot=multiroot)
+
+
+def test_torch_struct_labels_and_the_number_of_roots():
+    """With one root q forbids what p allows, unless there is one word or p's other roots are forbidden."""
+    potentials = torch.randn(3, 3, 3, 2).requires_grad_()
+    lengths = torch.tensor([3, 1, 2])
+    only_first = torch.ones(3, 3, 3, 2, dtype=torch.bool)
+    only_first[2, 1, 1] = False
+    p = labelled(potentials.where(only_first, -INF), lengths)
+    q = labelled(potentials.detach(), lengths, multiroot=False)
+    assert p.kl(q).isinf().tolist() == p.cross_entropy(q).isinf().tolist() == [True, False, False]
+    assert (q.kl(p)[:2] >= -1e-6).all() and q.kl(p)[2] == INF
+    (gradient,) = torch.autograd.grad(p.cross_entropy(q)[0], potentials)
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_torch_struct_labels_that_only_q_forbids(dtype):
+    """However small their probability is: that of the label, or that of the arc."""
+    p = torch.zeros(4, 3, 3, 2, dtype=dtype)
+    p[0, 0, 1, 0] = p[1, 0, 1] = -500
+    p[2, 0, 1], p[2, 0, 0], p[2, 2, 0] = 0, -INF, -INF  # 1 → 2 is in no tree: 1 can hang from 2 alone
+    q = p.clone()
+    q[:3, 0, 1, 0] = -INF
+    q[3] += 1
+    assert labelled(p).kl(labelled(q)).tolist() == [INF, INF, 0, 0]
+
+
+def test_torch_struct_labels_without_trees():
+    p, q = torch.randn(2, 2, 3, 3, 2)
+    p[0, :, 1] = q[1, :, 1] = -INF
+    p, q = labelled(p), labelled(q)
+    assert p.entropy[0] == 0 and p.kl(q).tolist() == p.cross_entropy(q).tolist() == [0, INF]
+    empty = labelled(torch.randn(2, 0, 0, 3))
+    assert empty.partition.tolist() == empty.entropy.tolist() == empty.kl(empty).tolist() == [0, 0]
+
+
 def test_torch_struct_gradients_with_labels():
     lengths = torch.tensor([3, 2])
     p, q = torch.randn(2, 2, 3, 3, 2, dtype=torch.float64)
     p[0, 0, 1, :] = -INF
     p.requires_grad_()
-    dist = torch_struct.DependencyCRF(p, lengths)
+    dist = labelled(p, lengths)
     (gradient,) = torch.autograd.grad(dist.partition.sum(), p, retain_graph=True)
     torch.testing.assert_close(gradient, dist.marginals.detach())
     (gradient,) = torch.autograd.grad(dist.max.sum(), p, retain_graph=True)
     assert torch.equal(gradient, dist.argmax)
 
-    def functions(p):
-        dist = torch_struct.DependencyCRF(p, lengths)
-        return dist.entropy, dist.kl(torch_struct.DependencyCRF(q, lengths)), dist.marginals
+    def functions(p, q):
+        dist = labelled(p, lengths)
+        return dist.entropy, dist.kl(labelled(q, lengths)), dist.marginals
 
-    assert gradcheck(functions, p.detach().nan_to_num(neginf=0).requires_grad_())
-    for value in functions(p):
+    assert gradcheck(functions, (p.detach().nan_to_num(neginf=0).requires_grad_(), q.requires_grad_()))
+    q = p.detach().clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(functions(p, q)[1].sum(), q)
+    torch.testing.assert_close(gradient, torch.zeros_like(q))  # KL is least where both are the same
+    for value in functions(p, q):
         (gradient,) = torch.autograd.grad(value.sum(), p, retain_graph=True)
         assert gradient.isfinite().all() and (gradient[0, 0, 1] == 0).all()

@@ -47,6 +47,14 @@ def check_against_other(case, library, other_scores):
     check_distribution(case, library, lambda d: d.kl(q), lambda b, o: cross_entropy(b, o) - o.entropy)
 
 
+def test_each_distribution_has_its_own_number_of_roots(library):
+    """Against one with a single root, KL is infinite if there are two words or more."""
+    scores, lengths = library.scores(torch.randn(2, 4, 4)), torch.tensor([3, 1])
+    several, single = (library.crf(scores, lengths, single_root) for single_root in (False, True))
+    assert several.kl(single).isinf().tolist() == several.cross_entropy(single).isinf().tolist() == [True, False]
+    assert single.kl(several).isfinite().all() and single.kl(several)[0] > 0
+
+
 @for_each_case(dtypes=ALL_DTYPES)
 def test_log_prob(case, library):
     """Of the first and of the last tree, forbidden ones too."""

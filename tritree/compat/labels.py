@@ -6,29 +6,38 @@ does), and for each of its arcs a label, independent of all else.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 def log_sum(potentials: Tensor) -> Tensor:
     """Log of the summed weights of an arc's labels, [B, N, N]; −inf, with gradient 0, where all are forbidden."""
     forbidden = (potentials == -torch.inf).all(-1)
-    total = potentials.masked_fill(forbidden.unsqueeze(-1), 0).logsumexp(-1)
-    return total.masked_fill(forbidden, -torch.inf)
+    return _some_allowed(potentials).logsumexp(-1).masked_fill(forbidden, -torch.inf)
+
+
+def tree_scores(potentials: Tensor) -> tuple[Tensor, Tensor]:
+    """Arc scores [B, N, N] under which a tree weighs what all its labellings do, up to a constant, and that constant.
+
+    It is [B], in float64: the best potential of each word, of which a tree has one arc. Without it the arcs that carry
+    mass have scores near 0, and lose nothing to rounding when the potentials are large.
+    """
+    best = pad(potentials.detach().amax(-1), (0, 0, 1, 0), value=-torch.inf).amax(1)  # the pad: there may be no words
+    best = torch.where(best == -torch.inf, 0, best)
+    return log_sum(potentials - best[:, None, :, None]), best.double().sum(-1)
 
 
 def shares(potentials: Tensor) -> Tensor:
     """The probability of each label of an arc, [B, N, N, L]; where all labels are forbidden, something finite."""
-    forbidden = (potentials == -torch.inf).all(-1, keepdim=True)
-    return potentials.masked_fill(forbidden, 0).softmax(-1)
+    return _some_allowed(potentials).softmax(-1)
 
 
-def cross_entropy(marginals: Tensor, potentials: Tensor, log_z: Tensor) -> Tensor:
-    """log Z_q − Σ μ_p · φ_q in float64, [B]: p by its labelled marginals, q by its potentials and log partition."""
-    used = marginals > 0
-    forbidden = used & (potentials == -torch.inf)
-    expected = marginals.double() * torch.where(used & ~forbidden, potentials, 0)
-    value = log_z.double() - expected.sum((-1, -2, -3))
-    value = torch.where(forbidden.flatten(1).any(-1) | (log_z == -torch.inf), torch.inf, value)
-    return torch.where(used.flatten(1).any(-1), value, 0)
+def cross_entropy(marginals: Tensor, p: Tensor, q: Tensor) -> Tensor:
+    """What labels add to the cross-entropy of trees, [B] in float64: Σ μ · H(p's labels of an arc, q's labels of it).
+
+    From the marginals of p's arcs and the potentials of both. Labels that q forbids count nothing here.
+    """
+    log_q = _some_allowed(q.double()).log_softmax(-1).masked_fill(q == -torch.inf, 0)
+    return -(marginals * (shares(p.double()) * log_q).sum(-1)).sum((-1, -2))
 
 
 def k_best(best: Tensor, heads: Tensor, potentials: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,3 +72,8 @@ def k_best(best: Tensor, heads: Tensor, potentials: Tensor) -> tuple[Tensor, Ten
     heads = heads.gather(1, (choice // labellings).unsqueeze(-1).expand(-1, -1, N))
     labels = labels.flatten(1, 2).gather(1, choice.unsqueeze(-1).expand(-1, -1, N))
     return total, heads.where(total.unsqueeze(-1) > -torch.inf, -1), labels
+
+
+def _some_allowed(potentials: Tensor) -> Tensor:
+    """With 0 for the labels of an arc of which all are forbidden."""
+    return potentials.masked_fill((potentials == -torch.inf).all(-1, keepdim=True), 0)

@@ -8,6 +8,7 @@ import tritree
 from tritree import ops
 from tritree.chart import live_words, result_dtype
 from tritree.compat.stand_in import StandIn
+from tritree.trees import check_heads
 
 
 class DependencyCRF(StandIn):
@@ -28,6 +29,7 @@ class DependencyCRF(StandIn):
         self.scores = scores
         self.lens = crf.lengths
         self.mask = live_words(self.lens, scores.shape[-1])
+        self.kwargs = {}  # what supar would pass on to a distribution that it builds of this one: always nothing
 
     @lazy_property
     def log_partition(self) -> Tensor:
@@ -61,27 +63,30 @@ class DependencyCRF(StandIn):
 
         Trees that are not projective get what the formula gives, as in supar: their score − log partition.
         """
-        self._check_arcs(value, partial)
-        return self._crf.log_prob(value)
+        return self._crf.log_prob(self._check_arcs(value, partial))
 
     def score(self, value: Tensor, partial: bool = False) -> Tensor:
         """The score of the arcs, ``[B]``; with ``partial``, the log partition of all trees that agree with them."""
-        self._check_arcs(value, partial)
+        value = self._check_arcs(value, partial)
         if partial:
             scores = tritree.constrain(self._crf.scores, value)
             lengths = self.lens.expand(scores.shape[:-2])
             return tritree.log_partition(scores, lengths, **self._options)
-        arcs = self.scores.expand(*value.shape, -1).gather(-1, value.unsqueeze(-1)).squeeze(-1)
+        heads = value.clamp(0, self.mask.shape[-1] - 1).unsqueeze(-1)  # ROOT and the padding may have any
+        arcs = self.scores.expand(*value.shape, -1).gather(-1, heads).squeeze(-1)
         return torch.where(self.mask, arcs, 0).sum(-1, dtype=result_dtype(arcs.dtype))
 
     def _arcs(self, heads: Tensor) -> Tensor:
         return torch.where(self.mask, heads, 0)
 
-    def _check_arcs(self, value: Tensor, partial: bool) -> None:
+    def _check_arcs(self, value: Tensor, partial: bool) -> Tensor:
+        """The arcs as int64."""
+        value = check_heads(value, self.scores.shape)
         if not ops.reads_are_free(value):
-            return
+            return value
         words = value[self.mask.expand(value.shape)]
         if not partial and (words < 0).any():
             raise ValueError("arcs have words without a head (−1): pass partial=True")
         if (words >= self.mask.shape[-1]).any():
             raise ValueError(f"arcs have a head of {words.max().item()}, but N is {self.mask.shape[-1]}")
+        return value

@@ -9,8 +9,8 @@ from torch.distributions.utils import lazy_property
 from torch.nn.functional import pad
 
 import tritree
-from tritree import ops
-from tritree.chart import result_dtype
+from tritree import crf, ops
+from tritree.chart import check_scores, result_dtype
 from tritree.compat import labels
 from tritree.compat.stand_in import StandIn
 
@@ -43,21 +43,22 @@ class DependencyCRF(StandIn):
         self.lengths = lengths
         self.args = {} if args is None else args
         self.struct = DepTree
-        if lengths is None:
-            lengths = torch.full(shape[:1], shape[1], device=log_potentials.device)
-        lengths = torch.as_tensor(lengths, device=log_potentials.device)
+        if lengths is not None:
+            lengths = torch.as_tensor(lengths, device=log_potentials.device)
+        with_root = log_potentials.new_empty(()).expand(shape[0], 1 + shape[1], 1 + shape[1])
+        lengths = check_scores(with_root, lengths)  # before they are used, here
         word = torch.arange(shape[1], device=lengths.device) < lengths.unsqueeze(-1)
         dead = ~(word.unsqueeze(-1) & word.unsqueeze(-2))
         self._labelled = len(shape) == 4
         self._dead = dead.unsqueeze(-1) if self._labelled else dead
-        arcs = labels.log_sum(self._potentials) if self._labelled else log_potentials
-        crf = tritree.TreeCRF(_with_root(arcs), lengths, single_root=not multiroot, validate_args=False)
-        super().__init__(crf, shape[1:], multiroot)
+        arcs, self._taken_out = labels.tree_scores(self._potentials) if self._labelled else (log_potentials, 0)
+        trees = tritree.TreeCRF(_with_root(arcs), lengths, single_root=not multiroot, validate_args=False)
+        super().__init__(trees, shape[1:], multiroot)
 
     @lazy_property
     def partition(self) -> Tensor:
         """Log of the summed weights of all trees, ``[B]``."""
-        return self._crf.log_partition
+        return self._log_z.to(result_dtype(self.log_potentials.dtype))
 
     @lazy_property
     def marginals(self) -> Tensor:
@@ -96,14 +97,14 @@ class DependencyCRF(StandIn):
         """−Σ p(tree) · log q(tree) with p this distribution and q the other, ``[B]``."""
         if not self._labelled:
             return super().cross_entropy(other)
-        return self._labelled_cross_entropy(other).to(self.partition.dtype)
+        return self._labelled_cross_entropy(other).to(crf._common_dtype(self._crf, other._crf))
 
     def kl(self, other: "DependencyCRF") -> Tensor:
         """KL(p ‖ q) with p this distribution and q the other, ``[B]``."""
         if not self._labelled:
             return super().kl(other)
         kl = self._labelled_cross_entropy(other) - self._labelled_cross_entropy(self)
-        return kl.to(self.partition.dtype)
+        return kl.to(crf._common_dtype(self._crf, other._crf))
 
     def sample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
         """Exact samples as events, ``[*sample_shape, *]`` with * the shape of the potentials."""
@@ -121,9 +122,9 @@ class DependencyCRF(StandIn):
         """
         phi = self._potentials
         ignored = self._dead | ((value == 0) & (phi == -torch.inf))
-        score = (phi.masked_fill(ignored, 0) * value).flatten(-len(self.event_shape)).sum(-1)
-        impossible = (score == -torch.inf) | (self.partition == -torch.inf)
-        return torch.where(impossible, -torch.inf, score - self.partition)
+        score = (phi.masked_fill(ignored, 0) * value).flatten(-len(self.event_shape)).sum(-1, dtype=torch.float64)
+        impossible = (score == -torch.inf) | (self._log_z == -torch.inf)
+        return torch.where(impossible, -torch.inf, score - self._log_z).to(phi.dtype)
 
     def gumbel_crf(self, temperature: float = 1.0) -> Tensor:
         raise NotImplementedError("gumbel_crf is not offered; tritree.relaxed_tree of noisy scores is a soft tree, too")
@@ -135,6 +136,11 @@ class DependencyCRF(StandIn):
     def from_event(self, event: Tensor) -> tuple[Tensor, None]:
         """Events ``[B, N, N]`` → heads ``[B, N]``, and None."""
         return self.struct.from_parts(event)
+
+    @lazy_property
+    def _log_z(self) -> Tensor:
+        """In float64: what is taken off a large score must not be rounded first."""
+        return self._crf._log_z + self._taken_out
 
     @lazy_property
     def _potentials(self) -> Tensor:
@@ -163,8 +169,23 @@ class DependencyCRF(StandIn):
         return event.to(self._potentials.dtype)
 
     def _labelled_cross_entropy(self, other: "DependencyCRF") -> Tensor:
+        """In float64; a labelled tree is a tree and labels for its arcs, and the cross-entropies of both add up."""
         self._check_other(other)
-        return labels.cross_entropy(self.marginals, other._potentials, other.partition)
+        p, q = self._potentials, other._potentials
+        trees = crf._cross_entropy(self._crf, other._crf)
+        value = trees + labels.cross_entropy(_on_diagonal(self._crf.marginals), p, q)
+        if other is self:
+            return value
+        # Who forbids one label of an arc forbids a tree of p as much as who forbids the arc.
+        forbidden = ((p != -torch.inf) & (q == -torch.inf)).any(-1)
+        strict = tritree.TreeCRF(
+            _with_root(torch.where(forbidden, -torch.inf, 0.0)),
+            other._crf.lengths,
+            single_root=other._crf.single_root,
+            validate_args=False,
+        )
+        impossible = crf._forbids_a_tree_of(self._crf, strict) | (trees == torch.inf)
+        return torch.where(impossible, torch.inf, value)
 
 
 class DepTree:
