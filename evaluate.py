@@ -10,7 +10,7 @@ import sys
 from parsers.command import run_command
 from parsers.conllu import check_file
 from parsers.errors import UserError
-from parsers.options import Quiet, help_format, number
+from parsers.options import Quiet, help_format, not_empty, number
 
 USAGE = """evaluate.py RUN FILE.conllu [options]
        evaluate.py RUN --treebank DIR [--split dev] [options]
@@ -46,7 +46,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     add = parser.add_argument_group("what").add_argument
     add("paths", metavar="RUN FILE", nargs="*", help="what train.py made; CoNLL-U, also .gz, - is stdin")
-    add("--treebank", metavar="DIR", help="in place of FILE; also a name under $TRITREE_DATA")
+    add("--treebank", type=not_empty, metavar="DIR", help="in place of FILE; also a name under $TRITREE_DATA")
     add("--split", choices=("train", "dev", "test"), help="which part of the treebank (test)")
     add("--compare", nargs=2, metavar=("RUN1", "RUN2"), help="which is better? Paired bootstrap, differences")
     add("--curves", nargs="+", metavar="RUN", help="a picture of their learning curves")
@@ -56,15 +56,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--decode", choices=("viterbi", "mbr"), default="viterbi", help=decode_help)
     add("--multi-root", action="store_true", help="several words may hang from the root")
     add("--constrain", action="store_true", help="keep the heads in the file; parse where it has _")
-    add("--device", metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
+    add("--device", type=not_empty, metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
     add = parser.add_argument_group("output (- is stdout)").add_argument
-    add("--output", metavar="FILE", help="the file with predicted heads, all else as it is")
+    add("--output", type=not_empty, metavar="FILE", help="the file with predicted heads, all else as it is")
     add("--confidence", action="store_true", help="of each head: Prob=0.9731 in MISC, and in --json")
     add("--kbest", type=number(int, 1, 1000), metavar="K", help="the K best trees: comments; UAS of the best of them")
-    add("--json", metavar="FILE", help="all figures, unrounded")
-    add("--html", metavar="FILE", help="a page of trees, errors and doubts, for a browser")
+    add("--json", type=not_empty, metavar="FILE", help="all figures, unrounded")
+    add("--html", type=not_empty, metavar="FILE", help="a page of trees, errors and doubts, for a browser")
     add("--draw", type=number(int, 1, 1000), metavar="N", help="the first N trees, in the terminal")
-    add("--calibration", metavar="FILE.png", help="a picture: can the probabilities be trusted?")
+    add("--calibration", type=not_empty, metavar="FILE.png", help="a picture: can the probabilities be trusted?")
     options = parser.parse_intermixed_args(arguments)
     check(options, parser)
     return options
@@ -97,9 +97,9 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         raise UserError("--kbest with --constrain is written to --output and --json: name one")
     if options.constrain and options.calibration:
         raise UserError("--calibration compares with the heads in the file, which --constrain keeps: choose one")
-    for name in FILES:
-        if getattr(options, name) == "":
-            raise UserError(f"--{name} has no name: name a file")
+    for picture in (options.calibration, options.output if options.curves else None):
+        if picture and os.path.splitext(picture)[1].lower() not in ("", ".png"):
+            raise UserError(f"{picture} would be a PNG picture: name it .png")
     files = [getattr(options, name) for name in FILES if getattr(options, name)]
     targets = [path if path == "-" else os.path.realpath(path) for path in files]
     for path, target in zip(files, targets, strict=True):

@@ -50,8 +50,8 @@ def number(kind: type, low: float, high: float, open_low: bool = False) -> Calla
     return convert
 
 
-def name(text: str) -> str:
-    """An argparse type: of a file, a directory or a device. A shell variable that is not set gives an empty one."""
+def not_empty(text: str) -> str:
+    """An argparse type: the name of a file, a directory or a device. A shell variable may be empty."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty")
     return text
@@ -88,21 +88,21 @@ def build_parser(model: str | None = None) -> ArgumentParser:
 
     add, _ = group_of("what")
     add("--model", choices=MODELS, metavar="NAME", help=", ".join(MODELS))
-    add("--output", type=name, metavar="RUN", help="a new directory (runs/NAME-TREEBANK-1)")
-    add("--resume", type=name, metavar="RUN", help="continue a run; its config.json has all options")
+    add("--output", type=not_empty, metavar="RUN", help="a new directory (runs/NAME-TREEBANK-1)")
+    add("--resume", type=not_empty, metavar="RUN", help="continue a run; its config.json has all options")
     add("-h", "--help", action="store_true", help="with --model: all options, its own too")
 
     add, rare = group_of("data (none: a synthetic treebank)")
-    add("--treebank", type=name, metavar="DIR", help="a UD treebank, or its name under $TRITREE_DATA")
-    add("--train", type=name, metavar="FILE", help="CoNLL-U, also .gz; as are the next three")
-    add("--dev", type=name, metavar="FILE", help="for early stopping; none: the last epoch counts")
-    add("--test", type=name, metavar="FILE", help="for the final figures")
-    add("--unlabeled", type=name, metavar="FILE", help="sentences without trees, of any size")
+    add("--treebank", type=not_empty, metavar="DIR", help="a UD treebank, or its name under $TRITREE_DATA")
+    add("--train", type=not_empty, metavar="FILE", help="CoNLL-U, also .gz; as are the next three")
+    add("--dev", type=not_empty, metavar="FILE", help="for early stopping; none: the last epoch counts")
+    add("--test", type=not_empty, metavar="FILE", help="for the final figures")
+    add("--unlabeled", type=not_empty, metavar="FILE", help="sentences without trees, of any size")
     add("--no-unlabeled", dest="use_unlabeled", action="store_false", help="learn from trees only")
     add("--labeled", type=number(float, 0, 1, True), default=1.0, metavar="SHARE", help="of the trees kept (1.0)")
     add("--xpos", action="store_true", help="use XPOS as another input")
     add("--feats", action="store_true", help="use FEATS as another input")
-    add("--embeddings", type=name, metavar="FILE", help="pretrained word vectors, text, also .gz")
+    add("--embeddings", type=not_empty, metavar="FILE", help="pretrained word vectors, text, also .gz")
     rare("--min-count", type=COUNT, default=2, metavar="N", help="of a word that is in no tree (2)")
     rare("--max-words", type=COUNT, default=50_000, metavar="N", help="in the vocabulary, or those in trees (50000)")
 
@@ -127,7 +127,7 @@ def build_parser(model: str | None = None) -> ArgumentParser:
     add("--seed", type=number(int, 0, 2**62), default=1, metavar="N", help="of everything random (1)")
 
     group = parser.add_argument_group("machine")
-    group.add_argument("--device", type=name, metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
+    group.add_argument("--device", type=not_empty, metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
     group.add_argument("--threads", type=number(int, 1, 4096), metavar="N", help="of a process (as torch has it)")
     precision = group.add_mutually_exclusive_group()
     precision.add_argument("--fp16", action="store_true", help="half precision where it is safe")
@@ -150,6 +150,8 @@ def parse(arguments: list[str]) -> Namespace:
                 )
     if not options.help and not options.resume and not options.model:
         raise UserError(f"--model is missing: one of {', '.join(MODELS)} (--help lists the options)")
+    if options.unlabeled and not options.use_unlabeled:
+        raise UserError("--unlabeled and --no-unlabeled: only one of them can be meant")
     if options.model and not load_parser(options.model).uses_words:
         for name in ("xpos", "feats", "embeddings"):
             if getattr(options, name):

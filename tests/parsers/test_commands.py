@@ -137,6 +137,7 @@ def test_mistakes_of_training(bank, tmp_path, capfd):
         (["--model=ntp", "--train", broken], f"{broken}:1: word 1 has head 9, but the sentence has only 1 words"),
         (["--model=ntp", "--train", bank / "small-ud-unlabeled.conllu"], ":3: word 1 has no head, but training needs"),
         (["--model=crfae", "--feats"], "--feats would have no effect: crfae sees nothing but tags"),
+        (["--model=gap", "--unlabeled=x", "--no-unlabeled"], "--unlabeled and --no-unlabeled: only one of them"),
         (["--model=ntp", "--device=quantum"], "--device quantum: there is no such kind of device"),
         (["--model=ntp", "--device=meta"], "--device meta: only cpu and cuda are supported"),
         (["--model=ntp", "--device=cuda:99"], "--device cuda:99: torch sees"),
