@@ -1,5 +1,6 @@
 """What a user gets wrong is a ValueError that says what to do."""
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -51,6 +52,38 @@ def test_lengths_out_of_range(backend, lengths):
         _ = TreeCRF(scores, lengths, backend=backend, validate_args=False).log_partition
 
 
+@pytest.mark.parametrize("lengths", [[9, 2], [-1, 2]])
+def test_lengths_out_of_range_in_a_distribution(backend, lengths):
+    """Heads that would be in range for such a length are no reason to say something else first."""
+    scores, lengths, options = torch.zeros(2, 5, 5), torch.tensor(lengths), {"backend": backend}
+    message = r"lengths\[0\] is (9|-1), but scores with N = 5 hold 0 to 4 words"
+    with pytest.raises(ValueError, match=message):
+        TreeCRF(scores, lengths, validate_args=True, **options)
+    for heads in ([-1, 0, 1, 1, 1], [-1, 0, 8, 8, 8], [-1, -1, -1, 1, 1]):
+        heads = torch.tensor([heads, heads])
+        dist = TreeCRF(scores, lengths, validate_args=False, **options)
+        for function in (dist.log_prob, dist.support.check, dist.support.faults):
+            with pytest.raises(ValueError, match=message):
+                function(heads.expand(3, 2, 5))
+        with pytest.raises(ValueError, match=message):
+            dist.cross_entropy(TreeCRF(scores, validate_args=False, **options))
+
+
+def test_lengths_out_of_range_where_nobody_looks(backend, monkeypatch):
+    """As on a GPU: wrong results, but no index outside of a tensor, which would end the process there."""
+    monkeypatch.setattr(ops, "reads_are_free", lambda tensor: False)
+    monkeypatch.setattr(ops, "is_eager", lambda *_: False)
+    monkeypatch.setattr(ops, "_check_lengths", lambda lengths, N: None)
+    scores, lengths, heads = torch.zeros(2, 5, 5), torch.tensor([9, -1]), torch.tensor([[-1, 8, 8, 8, 8]] * 2)
+    assert TreeCRF(scores, lengths).support.check(heads).tolist() == [False, True]
+    if backend == "numba":  # always looks
+        return
+    dist = TreeCRF(scores, lengths, backend=backend)
+    assert dist.log_prob(heads).shape == (2,) and dist.mode.shape == dist.sample().shape == (2, 5)
+    assert dist.topk(2)[1].shape == (2, 2, 5) and dist.max_marginals.shape == (2, 5, 5)
+    assert tritree.relaxed_tree(scores, lengths, backend="reference").shape == (2, 5, 5)
+
+
 def test_integer_lengths_of_any_kind(backend):
     scores = torch.zeros(2, 3, 3)
     expected = tritree.log_partition(scores, torch.tensor([2, 1]), backend=backend)
@@ -74,6 +107,36 @@ def test_number_of_best_trees():
     for wrong in (-1, 0, 2.0, True):
         with pytest.raises(ValueError, match="k must be an integer of 1 or more"):
             tritree.topk(torch.zeros(3, 3), k=wrong)
+
+
+def test_numbers_of_numpy():
+    scores = torch.zeros(3, 3)
+    for two in (np.int64(2), np.uint8(2)):
+        assert tritree.topk(scores, k=two)[0].shape == TreeCRF(scores).topk(two)[0].shape == (2,)
+        assert tritree.sample(scores, num_samples=two).shape == (2, 3)
+    for wrong in (np.True_, np.float64(2), torch.tensor(2), "2", None):
+        with pytest.raises(ValueError, match="k must be an integer of 1 or more"):
+            tritree.topk(scores, k=wrong)
+        with pytest.raises(ValueError, match="num_samples must be an integer of 0 or more"):
+            tritree.sample(scores, num_samples=wrong)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_single_root_is_a_bool(function, monkeypatch):
+    """Of whatever kind: what the kernels see is Python's, so that Numba compiles nothing for another type."""
+    seen = []
+    module = ops._module("numba")
+    for name in ("inside", "inside_outside", "viterbi", "topk", "max_marginals", "sample"):
+        kernel = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, f=kernel: (seen.append(a[-1]), f(*a))[1])
+    for value in (True, False, 1, 0, np.True_, np.False_, np.int64(1)):
+        result = function(torch.zeros(3, 3), single_root=value)
+        if function is TreeCRF:
+            _ = result.log_partition
+        assert seen.pop() is bool(value)
+    for wrong in (None, 2, -1, 1.0, "yes", torch.tensor(True), np.zeros((40, 40))):
+        with pytest.raises(ValueError, match=r"^single_root must be True or False, got [^\n]{,20}$"):
+            function(torch.zeros(3, 3), single_root=wrong)
 
 
 def test_device_without_kernels():
@@ -152,6 +215,22 @@ def test_heads_of_the_wrong_shape_or_dtype(heads):
         TreeCRF(scores, validate_args=False).log_prob(heads)
     with pytest.raises(ValueError, match="heads must"):
         tritree.constrain(scores, heads)
+
+
+def test_heads_on_another_device():
+    scores, heads = torch.zeros(2, 4, 4), torch.zeros(2, 4, dtype=torch.int64, device="meta")
+    with pytest.raises(ValueError, match="heads are on meta, scores on cpu"):
+        TreeCRF(scores, validate_args=False).log_prob(heads)
+    with pytest.raises(ValueError, match="heads are on meta, scores on cpu"):
+        tritree.constrain(scores, heads)
+
+
+@pytest.mark.parametrize(
+    "scores", [torch.zeros(4), torch.zeros(2, 3, 4), torch.zeros(2, 4, 4, dtype=torch.int64), [[0.0]], None]
+)
+def test_constrain_checks_its_scores(scores):
+    with pytest.raises(ValueError, match="scores must"):
+        tritree.constrain(scores, torch.zeros(2, 4, dtype=torch.int64))
 
 
 def test_kl_between_unequal_lengths():

@@ -115,6 +115,15 @@ def test_nan_stays_in_its_sentence(backend):
     assert dirty["log_partition"][2].isnan()
 
 
+@pytest.mark.parametrize("value", [torch.nan, INF])
+def test_dead_cells_of_a_sentence_without_a_score(backend, value):
+    scores, lengths = torch.randn(2, 5, 5), torch.tensor([4, 3])
+    scores[:, 2, 3] = value
+    dead = ~tritree.chart.live_arcs(lengths, 5)
+    assert (tritree.max_marginals(scores, lengths, backend=backend)[dead] == -INF).all()
+    assert (tritree.marginals(scores, lengths, backend=backend)[dead] == 0).all()
+
+
 def test_large_negative_scores_as_a_mask(backend):
     """A finite mask is no −inf: the arc stays possible, and nothing becomes NaN."""
     scores = torch.randn(4, 4, 4)
@@ -127,6 +136,23 @@ def test_large_negative_scores_as_a_mask(backend):
     with_arc = results.pop("max_marginals")
     assert (with_arc[:, 1, 2].isfinite()).all() and (with_arc[:, 1, 2] < -9e3).all()
     assert all(value.isfinite().all() for value in results.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_large_negative_scores_and_no_others(backend, dtype):
+    """A tree is found as long as the sum of its scores is a number of the dtype of the results."""
+    scores = torch.full((5, 5), -1e30 if dtype != torch.float16 else torch.finfo(dtype).min, dtype=dtype)
+    results = everything(scores, backend=backend)
+    for name in ("log_partition", "best", "k best", "marginals"):
+        assert results[name].isfinite().all(), name
+    for name in ("heads", "k heads", "mbr", "samples"):
+        assert (results[name][..., 1:] >= 0).all(), name
+    if dtype == torch.float16:
+        return
+    results = everything(torch.full((5, 5), torch.finfo(dtype).min, dtype=dtype), backend=backend)
+    for name in ("log_partition", "best", "k best", "max_marginals"):
+        assert (results[name] == -INF).all(), name
+    assert (results["heads"] == -1).all() and (results["k heads"] == -1).all()
 
 
 def test_ties_take_the_smallest_split(backend):

@@ -186,6 +186,47 @@ def test_vmap(backend):
                 assert torch.equal(one, many[k])
 
 
+@pytest.mark.parametrize("backend", KERNELS)
+def test_vmap_of_a_distribution(backend):
+    """Nothing looks at values, though no option says so: results and gradients are those of one sentence at a time."""
+    scores, other = torch.randn(2, 3, 5, 5)
+    other[0, 1, 2] = -torch.inf
+    lengths = torch.tensor([4, 2, 0])
+    whole = tritree.sample(scores, lengths)[0]
+    partial = torch.where(whole == 1, -1, whole)
+
+    def f(s, t, n, whole, partial):
+        p, q, one = (TreeCRF(x, n, backend=backend, single_root=r) for x, r in [(s, False), (t, False), (s, True)])
+        kl = torch.distributions.kl_divergence
+        losses = [p.log_prob(whole), p.log_prob(partial), p.entropy(), q.cross_entropy(p), kl(q, p), kl(p, q)]
+        return torch.stack([*losses, kl(one, p)]), p.mode, p.mbr, p.topk(2)[1], p.max_marginals.detach()
+
+    arguments = other, lengths, whole, partial
+    mapped = torch.vmap(f)(leaf := scores.clone().requires_grad_(), *arguments)
+    single = zip(*map(f, copy := scores.clone().requires_grad_(), *arguments), strict=True)
+    for many, ones in zip(mapped, map(torch.stack, single), strict=True):
+        assert torch.equal(many, ones)
+        if many.requires_grad:
+            for losses in (many, ones):
+                losses[losses.isfinite()].sum().backward()
+    torch.testing.assert_close(leaf.grad, copy.grad)
+
+
+def test_what_vmap_can_not_do():
+    scores = torch.randn(2, 4, 4)
+    with pytest.raises(RuntimeError, match="randomness"):
+        torch.vmap(tritree.sample)(scores)
+    for randomness in ("same", "different"):
+        with pytest.raises(NotImplementedError, match="batch dimension"):
+            torch.vmap(tritree.sample, randomness=randomness)(scores)
+    with pytest.raises(RuntimeError, match="data-dependent"):
+        torch.vmap(lambda s: TreeCRF(s, validate_args=True).mode)(scores)
+    with pytest.raises(RuntimeError):
+        torch.vmap(lambda s: tritree.marginals(s, backend="reference"))(scores)
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 4"):
+        torch.vmap(lambda s, n: TreeCRF(s, n).log_prob(torch.tensor([-1, 0, 1, 1])))(scores, torch.tensor([3, 4]))
+
+
 def test_autocast():
     scores = torch.randn(2, 5, 5, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):

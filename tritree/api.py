@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tritree import ops
-from tritree.chart import check_scores, flatten, result_dtype
+from tritree.chart import check_count, check_scores, check_single_root, flatten, result_dtype
 
 _SHARED_ARGS = """
 
@@ -32,10 +32,10 @@ def _shared_args(function: _F) -> _F:
     return function
 
 
-def _flatten(scores: Tensor, lengths: Tensor | None, backend: str | None):
-    """Checked arguments as a flat batch: scores [B, N, N], lengths [B], and the backend's name."""
+def _flatten(scores: Tensor, lengths: Tensor | None, single_root: bool, backend: str | None):
+    """Checked arguments as a flat batch: scores [B, N, N], lengths [B], single_root, and the backend's name."""
     lengths = check_scores(scores, lengths)
-    return *flatten(scores, lengths), ops.resolve_backend(backend, scores)
+    return *flatten(scores, lengths), check_single_root(single_root), ops.resolve_backend(backend, scores)
 
 
 @_shared_args
@@ -53,7 +53,7 @@ def log_partition(
     Returns:
         ``[*batch]``; −inf where there is no tree, 0 for length 0. Differentiable twice: its gradient is the marginals.
     """
-    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
+    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
     log_z = ops.inside(flat, flat_lengths, single_root, backend)
     return log_z.to(result_dtype(scores.dtype)).reshape(scores.shape[:-2])
 
@@ -74,7 +74,7 @@ def marginals(
         ``[*batch, N, N]``; the column of each word sums to one. 0 in dead cells and where there is no tree.
         Differentiable.
     """
-    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
+    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
     _, mu = ops.inside_outside(flat, flat_lengths, single_root, backend)
     return mu.reshape(scores.shape)
 
@@ -96,7 +96,7 @@ def viterbi(
         no tree (best is −inf there). Among equally good trees the smallest split index wins, on every backend.
         ``best`` is differentiable: its gradient is 1 at the arcs of the tree.
     """
-    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
+    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
     best, heads = ops.viterbi(flat, flat_lengths, single_root, backend)
     return best.reshape(scores.shape[:-2]), heads.reshape(scores.shape[:-1])
 
@@ -122,9 +122,8 @@ def topk(
         is 1 at the arcs of its tree. On a GPU this is a series of torch operations, two dozen per diagonal of the
         chart: slower than the other functions, which are single kernels, but like them without a synchronisation.
     """
-    if isinstance(k, bool) or not isinstance(k, int | torch.SymInt) or k < 1:
-        raise ValueError(f"k must be an integer of 1 or more, got {k!r}")
-    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
+    k = check_count("k", k, 1)
+    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
     best, heads = ops.topk(flat, flat_lengths, k, single_root, backend)
     return best.reshape(*scores.shape[:-2], k), heads.reshape(*scores.shape[:-2], k, scores.shape[-1])
 
@@ -146,7 +145,7 @@ def max_marginals(
         is the score of the best tree, up to rounding. Has no gradient, and says so when asked for one: use
         ``viterbi(constrain(scores, heads))``.
     """
-    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
+    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
     return ops.max_marginals(flat, flat_lengths, single_root, backend).reshape(scores.shape)
 
 
@@ -169,8 +168,7 @@ def sample(
     Returns:
         Heads, ``[num_samples, *batch, N]`` int64, −1 at position 0, in the padding and where there is no tree.
     """
-    if isinstance(num_samples, bool) or not isinstance(num_samples, int | torch.SymInt) or num_samples < 0:
-        raise ValueError(f"num_samples must be an integer of 0 or more, got {num_samples!r}")
-    flat, flat_lengths, backend = _flatten(scores, lengths, backend)
+    num_samples = check_count("num_samples", num_samples, 0)
+    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
     heads = ops.sample(flat, flat_lengths, num_samples, generator, single_root, backend)
     return heads.reshape(num_samples, *scores.shape[:-1])

@@ -28,6 +28,8 @@ Charts
     (cpu/pack.py); the GPU kernels store them by diagonals, chart[w, i] for the span (i, i + w) (gpu/chart.py).
 """
 
+from numbers import Integral, Number
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -54,14 +56,19 @@ def live_arcs(lengths: Tensor, N: int) -> Tensor:
     return (h <= lengths[..., None, None]) & live_words(lengths, N).unsqueeze(-2) & (h != m)
 
 
-def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
-    """Shapes and dtypes of the two arguments that every function takes; returns the lengths, filled in, as int64."""
+def check_arcs(scores: Tensor) -> None:
+    """Shape and dtype of scores."""
     if not isinstance(scores, Tensor):
         raise ValueError(f"scores must be a tensor [*batch, N, N], got {type(scores).__name__}")
     if scores.dtype not in SCORE_DTYPES:
         raise ValueError(f"scores must be float16, bfloat16, float32 or float64, got {scores.dtype}")
     if scores.dim() < 2 or scores.shape[-1] != scores.shape[-2] or scores.shape[-1] == 0:
         raise ValueError(f"scores must have shape [*batch, N, N] with N ≥ 1 (ROOT first), got {list(scores.shape)}")
+
+
+def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
+    """Shapes and dtypes of the two arguments that every function takes; returns the lengths, filled in, as int64."""
+    check_arcs(scores)
     # torch would take an operator for a constant and say nothing.
     if forward_ad._current_level >= 0 and forward_ad.unpack_dual(scores).tangent is not None:
         raise NotImplementedError("there are no forward-mode derivatives: use torch.autograd.grad")
@@ -82,6 +89,27 @@ def bad_length(lengths: np.ndarray, N: int) -> ValueError:
     """The error that names the first length that scores of size N do not have."""
     b = int(((lengths < 0) | (lengths >= N)).argmax())
     return ValueError(f"lengths[{b}] is {lengths[b]}, but scores with N = {N} hold 0 to {N - 1} words")
+
+
+def check_single_root(single_root: bool) -> bool:
+    """As a bool of Python's: Numba would compile its kernels again for any other type."""
+    if isinstance(single_root, bool):
+        return single_root
+    if not isinstance(single_root, Integral | np.bool_) or single_root not in (0, 1):
+        raise ValueError(f"single_root must be True or False, got {describe(single_root)}")
+    return bool(single_root)
+
+
+def check_count(name: str, count: int, least: int) -> int:
+    """As an integer of Python's, or of a tracer. A tensor is none: to read it would synchronise."""
+    if isinstance(count, bool) or not isinstance(count, Integral | torch.SymInt) or count < least:
+        raise ValueError(f"{name} must be an integer of {least} or more, got {describe(count)}")
+    return count if isinstance(count, int | torch.SymInt) else int(count)
+
+
+def describe(argument: object) -> str:
+    """What to call it in an error: its value if that is short."""
+    return repr(argument) if isinstance(argument, Number | str | None) else type(argument).__name__
 
 
 def flatten(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from tritree import api, ops
-from tritree.chart import check_scores, flatten, live_arcs, live_words, result_dtype
+from tritree.chart import check_scores, check_single_root, flatten, live_arcs, live_words, result_dtype
 from tritree.trees import ProjectiveTree, check_heads, constrain
 
 
@@ -19,8 +19,8 @@ class TreeCRF(Distribution):
         single_root: exactly one word hangs from ROOT.
         backend: as in :func:`tritree.log_partition`.
         validate_args: check values too, not only shapes: NaN or +inf in a live arc, heads that are no projective tree,
-            KL between unequal lengths are a ValueError then. None: torch.distributions' default on the CPU, off on
-            CUDA, where looking at values would synchronise.
+            KL between unequal lengths are a ValueError then. None: torch.distributions' default on the CPU, off under
+            torch.vmap and on CUDA, where looking at values would synchronise.
 
     The event is a vector of heads, shape ``[N]``. The first use of ``log_partition`` or ``marginals`` computes both.
     """
@@ -42,7 +42,7 @@ class TreeCRF(Distribution):
     ):
         self.lengths = check_scores(scores, lengths)
         self.scores = scores
-        self.single_root = single_root
+        self.single_root = check_single_root(single_root)
         self.backend = ops.resolve_backend(backend, scores)
         self._both: tuple[Tensor, Tensor] | None = None
         self._best_with: Tensor | None = None
@@ -50,6 +50,7 @@ class TreeCRF(Distribution):
             validate_args = False
         super().__init__(scores.shape[:-2], scores.shape[-1:], validate_args=validate_args)
         if self._validate_args:
+            ops.check_lengths(self.lengths, scores.shape[-1])
             self._validate_scores()
 
     def expand(self, batch_shape, _instance=None) -> "TreeCRF":
@@ -115,12 +116,13 @@ class TreeCRF(Distribution):
             value: heads, ``[*sample, *batch, N]``. −1 at a word leaves its head free: the result is then the
                 probability of all trees that agree with the known heads.
         """
-        value = check_heads(value, self.scores.shape)
+        value = check_heads(value, self.scores)
         if self._validate_args:
             self._validate_sample(value)
+        log_z = self._log_z  # first: it finds lengths that are out of range
         score = self._log_weight(value)
-        impossible = (score == -torch.inf) | (self._log_z == -torch.inf)
-        log_prob = torch.where(impossible, -torch.inf, score - self._log_z)
+        impossible = (score == -torch.inf) | (log_z == -torch.inf)
+        log_prob = torch.where(impossible, -torch.inf, score - log_z)
         return log_prob.to(result_dtype(self.scores.dtype))
 
     def entropy(self) -> Tensor:

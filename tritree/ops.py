@@ -63,15 +63,28 @@ def resolve_backend(backend: str | None, scores: Tensor) -> str:
 
 
 def reads_are_free(tensor: Tensor) -> bool:
-    """Whether Python may look at the tensor's values: not on a GPU, where that would synchronise, nor while tracing."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    """Whether Python may look at the tensor's values.
+
+    Not on a GPU, where that would synchronise; nor where there are none, while tracing, or many, under torch.vmap.
+    """
+    return (
+        tensor.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and not torch.jit.is_tracing()
+    )
 
 
 def _check_lengths(lengths: Tensor, N: int) -> None:
-    if lengths.device.type == "cpu" and lengths.numel():
-        values = lengths.detach().numpy()
-        if values.min() < 0 or values.max() >= N:
-            raise bad_length(values, N)
+    """As check_lengths, where it does not synchronise."""
+    if lengths.device.type == "cpu":
+        check_lengths(lengths, N)
+
+
+def check_lengths(lengths: Tensor, N: int) -> None:
+    """ValueError where a length is out of range. Reads them, wherever they are."""
+    if ((lengths < 0) | (lengths >= N)).any():
+        raise bad_length(lengths.reshape(-1).cpu().numpy(), N)
 
 
 _lib = torch.library.Library("tritree", "DEF")

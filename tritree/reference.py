@@ -24,7 +24,8 @@ def _mask(scores: Tensor, lengths: Tensor) -> Tensor:
 
 def _at_length(goals: list[Tensor], lengths: Tensor) -> Tensor:
     """goals[n] is [B, …], the goal of a sentence of n words; the one for each sentence's own n."""
-    return torch.stack(goals)[lengths, torch.arange(lengths.shape[0], device=lengths.device)]
+    # Kept in range, for a GPU, where nobody has looked: an index outside of the tensor would end the process.
+    return torch.stack(goals)[lengths.clamp(0, len(goals) - 1), torch.arange(lengths.shape[0], device=lengths.device)]
 
 
 def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:

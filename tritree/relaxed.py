@@ -20,13 +20,14 @@ A depends on s / τ alone, and does not change when a column of s is shifted. As
 
 import functools
 import math
+from numbers import Real
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from tritree import ops
-from tritree.chart import check_scores, flatten, live_arcs, result_dtype
+from tritree.chart import check_scores, describe, flatten, live_arcs, result_dtype
 
 
 def relaxed_tree(
@@ -54,8 +55,8 @@ def relaxed_tree(
         there is no tree. Differentiable once.
     """
     lengths = check_scores(scores, lengths)
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be a positive number, got {temperature!r}")
+    if isinstance(temperature, bool) or not isinstance(temperature, Real) or not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be a positive number, got {describe(temperature)}")
     kernels = ops.resolve_backend(backend, scores)
     if backend == "triton":
         raise ValueError("relaxed_tree has no Triton kernel: leave backend out, or use backend='reference'")
@@ -136,7 +137,8 @@ def reference(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
             C_right.append(w, right)
             C_left.append(w, left)
         goals = torch.stack([row[1, :, 0] for row in C_right.by_start])
-        goal = goals[lengths, torch.arange(B, device=lengths.device)]
+        # Kept in range, for a GPU, where nobody has looked: an index outside of the tensor would end the process.
+        goal = goals[lengths.clamp(0, N - 1), torch.arange(B, device=lengths.device)]
         (A,) = torch.autograd.grad(goal.sum(), t, create_graph=differentiable)
         A = torch.where(possible, A, nothing[0].unsqueeze(-1))
     return (A if differentiable else A.detach()).to(result_dtype(scores.dtype))

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from tritree import ops
-from tritree.chart import is_integer, live_words
+from tritree.chart import check_arcs, is_integer, live_words
 
 
 def constrain(scores: Tensor, heads: Tensor) -> Tensor:
@@ -19,24 +19,27 @@ def constrain(scores: Tensor, heads: Tensor) -> Tensor:
     Returns:
         A new tensor: −inf where a known head says otherwise, ``scores`` elsewhere. Differentiable.
     """
-    heads = check_heads(heads, scores.shape)
+    check_arcs(scores)
+    heads = check_heads(heads, scores)
     h = torch.arange(scores.shape[-1], device=scores.device).unsqueeze(-1)
     known = heads.unsqueeze(-2)
     return torch.where((known < 0) | (known == h), scores, -torch.inf)
 
 
-def check_heads(heads: Tensor, scores_shape: torch.Size) -> Tensor:
-    """Shape and dtype of heads that belong to scores of this shape; returns them as int64."""
+def check_heads(heads: Tensor, scores: Tensor) -> Tensor:
+    """Shape, dtype and device of heads that belong to these scores; returns them as int64."""
     if not isinstance(heads, Tensor) or not is_integer(heads):
         kind = heads.dtype if isinstance(heads, Tensor) else type(heads).__name__
         raise ValueError(f"heads must be an integer tensor, got {kind}")
-    expected = scores_shape[:-1]
+    expected = scores.shape[:-1]
     try:
         fits = torch.broadcast_shapes(heads.shape, expected) == heads.shape
     except RuntimeError:
         fits = False
     if not fits:
         raise ValueError(f"heads must have shape [*sample, *{list(expected)}], got {list(heads.shape)}")
+    if heads.device != scores.device:
+        raise ValueError(f"heads are on {heads.device}, scores on {scores.device}: move one to the other")
     return heads.to(torch.int64)
 
 
@@ -62,10 +65,13 @@ class ProjectiveTree(constraints.Constraint):
     def faults(self, heads: Tensor) -> dict[str, Tensor]:
         """For each kind of fault, [*, N] bool: the words that have it."""
         N = heads.shape[-1]
+        if ops.reads_are_free(self.lengths):
+            ops.check_lengths(self.lengths, N)
         m = torch.arange(N, device=heads.device)
         word = live_words(self.lengths, N)
         known = word & (heads >= 0)
-        out_of_range = word & ((heads < -1) | (heads > self.lengths.unsqueeze(-1)) | (heads == m))
+        last = self.lengths.clamp(max=N - 1).unsqueeze(-1)  # no head outside of the sentence, to gather by it below
+        out_of_range = word & ((heads < -1) | (heads > last) | (heads == m))
         h = torch.where(known & ~out_of_range, heads, m)  # a word without an arc spans nothing
 
         # Arcs cross when one begins inside the other and ends outside of it.

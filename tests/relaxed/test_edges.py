@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -108,9 +109,16 @@ def test_inputs_are_not_modified(backend):
     assert all(torch.equal(x, y) for x, y in zip((scores, lengths, weights), copies, strict=True))
 
 
+def test_temperatures_of_numpy(backend):
+    scores = torch.randn(4, 4)
+    expected = tritree.relaxed_tree(scores, temperature=2.0, backend=backend)
+    for temperature in (2, np.float32(2), np.float16(2), np.int64(2)):
+        assert torch.equal(tritree.relaxed_tree(scores, temperature=temperature, backend=backend), expected)
+
+
 def test_what_a_user_gets_wrong(backend):
     scores = torch.zeros(2, 3, 3)
-    for wrong in (0.0, -1.0, INF, math.nan, True, "1", None, torch.tensor(1.0)):
+    for wrong in (0.0, -1.0, INF, math.nan, True, np.True_, "1", None, torch.tensor(1.0)):
         with pytest.raises(ValueError, match="temperature must be a positive number"):
             tritree.relaxed_tree(scores, temperature=wrong, backend=backend)
     with pytest.raises(ValueError, match=r"lengths\[1\] is 3, but scores with N = 3 hold 0 to 2 words"):

@@ -81,7 +81,7 @@ class DependencyCRF(StandIn):
 
     def _check_arcs(self, value: Tensor, partial: bool) -> Tensor:
         """The arcs as int64."""
-        value = check_heads(value, self.scores.shape)
+        value = check_heads(value, self.scores)
         if not ops.reads_are_free(value):
             return value
         words = value[self.mask.expand(value.shape)]

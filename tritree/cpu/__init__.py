@@ -113,7 +113,8 @@ def are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     result = torch.empty(heads.shape[:-1], dtype=torch.bool)
     flat = heads.to(torch.int64).reshape(result.numel(), heads.shape[-1]).contiguous().numpy()
     n = lengths.expand(result.shape).reshape(-1).contiguous().numpy()
-    are_trees_kernel(flat, n, single_root, result.view(-1).numpy())
+    if not are_trees_kernel(flat, n, single_root, result.view(-1).numpy()):
+        raise bad_length(lengths.reshape(-1).numpy(), heads.shape[-1])
     return result
 
 

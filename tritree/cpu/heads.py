@@ -7,15 +7,21 @@ from tritree.cpu.jit import inline, kernel
 
 @kernel
 def are_trees(heads, lengths, single_root, answers):
-    """answers[b] = whether heads[b] is a projective tree, or can become one where words are free (−1)."""
+    """answers[b] = whether heads[b] is a projective tree, or can become one where words are free (−1).
+
+    Returns whether all lengths are in range: there is no answer otherwise.
+    """
     N = heads.shape[1]
     scratch = np.empty(N, np.int64)
     for b in range(heads.shape[0]):
-        n = min(lengths[b], N - 1)
+        n = lengths[b]
+        if n < 0 or n >= N:
+            return False
         tree = heads[b]
         answers[b] = (
             _in_range(tree, n, single_root) and not _has_cycle(tree, n, scratch) and not _has_crossing(tree, n, scratch)
         )
+    return True
 
 
 @inline

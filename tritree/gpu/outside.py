@@ -177,4 +177,6 @@ def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[
 def max_marginals(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     """For each arc the score of the best tree that has it, [B, N, N]."""
     best, chart = run_inside(scores, lengths, single_root, MAX, STATES)
-    return best[:, None, None] + run_outside(chart, lengths, MAX)
+    relative = run_outside(chart, lengths, MAX)
+    # A best score of NaN or +inf would make NaN of the −inf where there is no tree.
+    return torch.where(relative == -torch.inf, -torch.inf, best[:, None, None] + relative)
