@@ -324,12 +324,9 @@ def is_eager(tensor: Tensor, backend: str = "numba") -> bool:
     """Whether an operator on it would run a CPU kernel and nothing else: nobody traces, transforms or observes."""
     return (
         backend == "numba"
-        and tensor.device.type == "cpu"
-        and not torch.compiler.is_compiling()
+        and reads_are_free(tensor)
         and type(tensor) in (Tensor, torch.nn.Parameter)
         and torch._C._len_torch_dispatch_stack() == 0
-        and not torch._C._are_functorch_transforms_active()
-        and not torch.jit.is_tracing()
     )
 
 
