@@ -98,7 +98,7 @@ def introduce(display, options, sources, data, model, run) -> None:
     report = data.report
     trees = f"{report['trees']} trees"
     if report["lifted_trees"]:
-        trees += f" ({report['lifted_trees']} non-projective ones made projective by {report['lifts']} lifts)"
+        trees += f" ({report['lifted_trees']} of them made projective, lifts: {report['lifts']})"
     if not data.unlabeled:
         unlabeled = "no other sentences" if model.uses_unlabeled else "no other sentences (it learns from trees only)"
     else:
