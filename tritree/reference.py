@@ -22,7 +22,7 @@ def _mask(scores: Tensor, lengths: Tensor) -> Tensor:
     return torch.where(_possible(scores, lengths), scores, -torch.inf)
 
 
-def _at_length(goals: list[Tensor], lengths: Tensor) -> Tensor:
+def at_length(goals: list[Tensor], lengths: Tensor) -> Tensor:
     """goals[n] is [B, …], the goal of a sentence of n words; the one for each sentence's own n."""
     # Kept in range, for a GPU, where nobody has looked: an index outside of the tensor would end the process.
     return torch.stack(goals)[lengths.clamp(0, len(goals) - 1), torch.arange(lengths.shape[0], device=lengths.device)]
@@ -30,7 +30,7 @@ def _at_length(goals: list[Tensor], lengths: Tensor) -> Tensor:
 
 def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     s = _mask(scores, lengths).double()
-    return _at_length(rules.inside(s, LogSum(s), single_root), lengths)
+    return at_length(rules.inside(s, LogSum(s), single_root), lengths)
 
 
 def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
@@ -49,16 +49,16 @@ def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[
 def viterbi(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
     s = _mask(scores, lengths).to(result_dtype(scores.dtype))
     goals = rules.inside(s, Best(s), single_root)
-    best = _at_length([weight for weight, _ in goals], lengths)
-    heads = _at_length([heads for _, heads in goals], lengths)
+    best = at_length([weight for weight, _ in goals], lengths)
+    heads = at_length([heads for _, heads in goals], lengths)
     return best, torch.where((best == -torch.inf)[:, None], -1, heads)
 
 
 def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool) -> tuple[Tensor, Tensor]:
     s = _mask(scores, lengths).to(result_dtype(scores.dtype))
     goals = rules.inside(s, KBest(s, k), single_root)
-    best = _at_length([weights for weights, _ in goals], lengths)
-    heads = _at_length([heads for _, heads in goals], lengths)
+    best = at_length([weights for weights, _ in goals], lengths)
+    heads = at_length([heads for _, heads in goals], lengths)
     return best, torch.where((best == -torch.inf).unsqueeze(-1), -1, heads)
 
 
@@ -83,7 +83,7 @@ def sample(scores: Tensor, lengths: Tensor, seed: Tensor, num_samples: int, sing
     draws = []
     for _ in range(num_samples):
         goals = rules.inside(s, Draw(s, generator), single_root)
-        log_z = _at_length([weight for weight, _ in goals], lengths)
-        heads = _at_length([heads for _, heads in goals], lengths)
+        log_z = at_length([weight for weight, _ in goals], lengths)
+        heads = at_length([heads for _, heads in goals], lengths)
         draws.append(torch.where((log_z == -torch.inf)[:, None], -1, heads))
     return torch.stack(draws) if draws else lengths.new_empty((0, *scores.shape[:2]))

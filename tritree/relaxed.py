@@ -28,6 +28,7 @@ from torch.nn.functional import pad
 
 from tritree import ops
 from tritree.chart import check_scores, describe, flatten, live_arcs, result_dtype
+from tritree.reference import at_length
 
 
 def relaxed_tree(
@@ -113,8 +114,8 @@ def reference(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
     with the same shares: D(C[h,h]) = 0, D(I[h,m]) = D(X{h,m}) + t[h,m], and D = Σ b_k d_k where V = Σ b_k a_k. What
     the goal holds is Σ A[h,m] t[h,m], so A is the derivative of D(C[0,n]), at any t; here t = 0.
     """
-    ops._check_lengths(lengths, scores.shape[-1])
-    B, N, _ = scores.shape
+    N = scores.shape[-1]
+    ops._check_lengths(lengths, N)
     differentiable = torch.is_grad_enabled() and scores.requires_grad
     with torch.inference_mode(False), torch.enable_grad():
         scores, lengths = scores if differentiable else scores.detach(), lengths.clone()
@@ -136,9 +137,7 @@ def reference(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
             left = _soft_sum(C_left.by_start, I_left.by_end[:0:-1], w)
             C_right.append(w, right)
             C_left.append(w, left)
-        goals = torch.stack([row[1, :, 0] for row in C_right.by_start])
-        # Kept in range, for a GPU, where nobody has looked: an index outside of the tensor would end the process.
-        goal = goals[lengths.clamp(0, N - 1), torch.arange(B, device=lengths.device)]
+        goal = at_length([row[1, :, 0] for row in C_right.by_start], lengths)
         (A,) = torch.autograd.grad(goal.sum(), t, create_graph=differentiable)
         A = torch.where(possible, A, nothing[0].unsqueeze(-1))
     return (A if differentiable else A.detach()).to(result_dtype(scores.dtype))
