@@ -7,9 +7,9 @@ import argparse
 import os
 import sys
 
-from parsers.command import run_command
-from parsers.conllu import check_file
-from parsers.errors import UserError
+from parsers.data.conllu import check_file
+from parsers.io.command import run_command
+from parsers.io.errors import UserError
 from parsers.options import Quiet, help_format, not_empty, number
 
 USAGE = """evaluate.py RUN FILE.conllu [options]
@@ -113,18 +113,18 @@ def main(arguments: list[str]) -> int:
     if not (options.curves or options.treebank):
         check_file(options.paths[-1])
     # Imported late: --help and mistakes in the options are answered at once.
-    from parsers.report import Report
+    from parsers.evaluation.tables import Report
 
     report = Report(to_stderr="-" in (getattr(options, name) for name in FILES))
     if options.curves:
-        from parsers.evaluating import draw_runs
+        from parsers.evaluation.commands import draw_runs
 
         return draw_runs(options, report)
     if options.compare:
-        from parsers.evaluating import compare_runs
+        from parsers.evaluation.commands import compare_runs
 
         return compare_runs(options, report)
-    from parsers.evaluating import evaluate_run
+    from parsers.evaluation.commands import evaluate_run
 
     return evaluate_run(options, report)
 

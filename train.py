@@ -5,8 +5,8 @@ Exit codes: 0 done; 2 the user's mistake, in one line; 130 after Ctrl-C; 1 a fau
 
 import sys
 
-from parsers.command import run_command
-from parsers.errors import UserError
+from parsers.io.command import run_command
+from parsers.io.errors import UserError
 from parsers.options import build_parser, parse
 
 
@@ -16,10 +16,10 @@ def main(arguments: list[str]) -> int:
         build_parser(options.model).print_help()
         return 0
     # Imported late: --help and mistakes in the options are answered at once.
-    from parsers.data import find_sources
-    from parsers.display import Display
-    from parsers.parallel import Group
-    from parsers.run import Run
+    from parsers.data.corpus import find_sources
+    from parsers.runs.run import Run
+    from parsers.training.processes import Group
+    from parsers.training.progress import Display
 
     run = None
     if options.resume:
@@ -36,10 +36,10 @@ def train(options, sources, run, group, display) -> int:
     import torch
 
     from parsers import load_parser
-    from parsers.data import Corpus, encode
-    from parsers.run import Run, check_model_fits, free_name
-    from parsers.training import Diverged, Interrupted, Trainer, warm_up
-    from parsers.vectors import read_vectors
+    from parsers.data.corpus import Corpus, encode
+    from parsers.data.vectors import read_vectors
+    from parsers.runs.run import Run, check_model_fits, free_name
+    from parsers.training.loop import Diverged, Interrupted, Trainer, warm_up
 
     is_new = run is None
     # Kept in config.json: torch's sums depend on the number of threads, and a resumed run must go on as it began.

@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.synthetic, which is not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.data.synthetic, which is not installed
 
 import tritree
-from parsers import synthetic
+from parsers.data import synthetic
 
 ROOT, UNKNOWN = 1, 2  # 0 is the padding
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.synthetic, which is not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.data.synthetic, which is not installed
 
 import supar.models.dep
 from supar.models import CRFDependencyModel
 
 import tritree.compat.supar
-from parsers import synthetic
+from parsers.data import synthetic
 
 PAD, BOS = 0, 1
 

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.synthetic, which is not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.data.synthetic, which is not installed
 
 import torch_struct
 
 import tritree.compat.torch_struct
-from parsers import synthetic
+from parsers.data import synthetic
 
 
 class Model(nn.Module):

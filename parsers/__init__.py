@@ -1,6 +1,6 @@
 """Dependency parsers on top of tritree: LAP, GAP and the five systems that they are compared with, one file each.
 
-**A system** is a subclass of `Parser` (parser.py), a torch module. The least it has is a loss over trees:
+**A system** is a subclass of `Parser` (system.py), a torch module. The least it has is a loss over trees:
 
     class NTP(Parser):
         def labeled_loss(self, batch):
@@ -11,7 +11,7 @@
 (`self.scorer(states)` → [B, N, N]); `arc_scores` chains the two and is what trees are predicted from (`predict`).
 A system with other networks calls `nn.Module.__init__` in place of `Parser.__init__` and has `arc_scores` of its own.
 
-**A batch** (batches.py) has `words`, `pos`, `xpos` [B, N], `feats` [B, N, F], `lengths` [B], `heads` [B, N] (−1 at
+**A batch** (data/batches.py) has `words`, `pos`, `xpos` [B, N], `feats` [B, N, F], `lengths` [B], `heads` [B, N] (−1 at
 position 0 and in the padding; None for unlabelled sentences), all in tritree's conventions, on the right device.
 `batch.words` numbers the whole vocabulary; the encoder knows the first `num_words` of it (default: the words of the
 trees; `Parser.__init__(…, num_words=len(vocab.words))` for systems that train it on unlabelled text).
@@ -22,7 +22,7 @@ only (`dropout(x, p, batch.noise)`, `batch.noise.normal(N, size)`, `.uniform`, `
 the sentence); it is None outside of training, and then nothing is random. This is what makes runs repeatable, resumable
 and independent of the number of processes.
 
-**The loop** (training.py) does, for each stage (`stages`, usually one) and epoch:
+**The loop** (training/loop.py) does, for each stage (`stages`, usually one) and epoch:
 
     model.begin_stage(context)      once; in later stages with the best weights so far. Self-training makes them its
                                     teacher's here, starts anew and returns True: forget what was best
@@ -57,7 +57,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from parsers.parser import Parser
+    from parsers.system import Parser
 
 MODELS = {
     "lap": "parsers.lap:LAP",

@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 import tritree
-from parsers.batches import Batch, tree_arcs
+from parsers.data.batches import Batch, tree_arcs
+from parsers.data.vectors import Vectors
+from parsers.data.vocabulary import Vocabulary
 from parsers.options import number
-from parsers.parser import Context, Metrics, Parser
-from parsers.vectors import Vectors
-from parsers.vocab import Vocabulary
+from parsers.system import Context, Metrics, Parser
 
 BINS = (1, 2, 3, 4, 5, 10)  # lengths of arcs: 1, …, 5, 6–10, more
 MAX_ROWS = 1_048_573  # a prime: hundreds of tags have more features, which then share weights at random

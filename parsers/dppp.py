@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import tritree
-from parsers.batches import Batch, tree_arcs
-from parsers.noise import Noise, dropout
+from parsers.data.batches import Batch, tree_arcs
+from parsers.data.noise import Noise, dropout
+from parsers.data.vectors import Vectors
+from parsers.data.vocabulary import UNKNOWN, Vocabulary
 from parsers.options import SIZE, number
-from parsers.parser import Metrics, Parser
-from parsers.vectors import Vectors
-from parsers.vocab import UNKNOWN, Vocabulary
+from parsers.system import Metrics, Parser
 
 
 class DPPP(Parser):

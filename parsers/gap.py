@@ -37,14 +37,14 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 
 import tritree
-from parsers.batches import Batch, tree_arcs
-from parsers.data import EVALUATION_BATCH
-from parsers.metrics import Scores
+from parsers.data.batches import Batch, tree_arcs
+from parsers.data.corpus import EVALUATION_BATCH
+from parsers.data.vectors import Vectors
+from parsers.data.vocabulary import ROOT, UNKNOWN, Vocabulary
+from parsers.evaluation.metrics import Scores
+from parsers.networks.theta import Counts, Theta
 from parsers.options import number
-from parsers.parser import Context, Metrics, Parser
-from parsers.theta import Counts, Theta
-from parsers.vectors import Vectors
-from parsers.vocab import ROOT, UNKNOWN, Vocabulary
+from parsers.system import Context, Metrics, Parser
 from tritree import TreeCRF
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # of log θ, tried on the dev set

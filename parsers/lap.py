@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import tritree
-from parsers.batches import Batch
-from parsers.noise import Noise, dropout
+from parsers.data.batches import Batch
+from parsers.data.noise import Noise, dropout
+from parsers.data.vectors import Vectors
+from parsers.data.vocabulary import UNKNOWN, Vocabulary
+from parsers.networks.scorer import ArcScorer
 from parsers.options import COUNT, SHARE, SIZE, number
-from parsers.parser import Context, Metrics, Parser
-from parsers.scorer import ArcScorer
-from parsers.vectors import Vectors
-from parsers.vocab import UNKNOWN, Vocabulary
+from parsers.system import Context, Metrics, Parser
 
 NEGATIVES = "words that each word is told from, drawn for each step; 0 or beyond the vocabulary: all words (1000)"
 WEIGHT = number(float, 0, 1e6)

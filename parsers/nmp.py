@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 import tritree
-from parsers.batches import Batch
+from parsers.data.batches import Batch
 from parsers.options import number
-from parsers.parser import Context, Metrics, Parser
+from parsers.system import Context, Metrics, Parser
 
 
 class NMP(Parser):

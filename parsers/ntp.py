@@ -3,8 +3,8 @@
 from torch import Tensor
 
 import tritree
-from parsers.batches import Batch
-from parsers.parser import Metrics, Parser
+from parsers.data.batches import Batch
+from parsers.system import Metrics, Parser
 
 
 class NTP(Parser):

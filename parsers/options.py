@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 
 from parsers import MODELS, load_parser
-from parsers.errors import DataError, UserError
+from parsers.io.errors import DataError, UserError
 
 EXAMPLES = """More options, of the network and of each system: %(prog)s --model NAME --help
 

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 import tritree
-from parsers.batches import Batch
+from parsers.data.batches import Batch
+from parsers.data.vectors import Vectors
+from parsers.data.vocabulary import Vocabulary
 from parsers.nmp import NMP
 from parsers.options import COUNT, SHARE, number
-from parsers.parser import Context, Metrics, Parser
-from parsers.vectors import Vectors
-from parsers.vocab import Vocabulary
+from parsers.system import Context, Metrics, Parser
 
 
 class ST(Parser):

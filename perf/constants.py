@@ -13,10 +13,10 @@ backward for everybody, apart for labelled and unlabelled sentences. Everything 
 sentences, where LAP computes no trees, to its labelled step.
 
 What a term costs. The paper counts terms. Those of log Z and of the marginals are single multiply–adds, in tiles,
-where the scores allow it (tritree/cpu/bound.py); those of the relaxed tree always take several operations and a power
-of two. So everything is measured twice: "fastest", on mild scores, as it runs in practice; and "alike", on scores so
-wide that log Z and the marginals too need an exponent per cell and run in plain loops: like is compared with like. (A
-tenth of their time there is for the multiply–adds that are tried first.)
+where the scores allow it (tritree/cpu/chart/trust.py); those of the relaxed tree always take several operations and a
+power of two. So everything is measured twice: "fastest", on mild scores, as it runs in practice; and "alike", on
+scores so wide that log Z and the marginals too need an exponent per cell and run in plain loops: like is compared with
+like. (A tenth of their time there is for the multiply–adds that are tried first.)
 """
 
 import argparse

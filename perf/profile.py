@@ -19,13 +19,13 @@ from torch import Tensor, nn
 
 import tritree
 from parsers import load_parser
-from parsers.command import run_command
-from parsers.data import EVALUATION_BATCH, Corpus, encode, find_sources
-from parsers.encoder import Encoder
+from parsers.data.corpus import EVALUATION_BATCH, Corpus, encode, find_sources
+from parsers.io.command import run_command
+from parsers.networks.encoder import Encoder
+from parsers.networks.scorer import ArcScorer
 from parsers.options import build_parser, parse
-from parsers.parallel import Group
-from parsers.parser import Context, Parser
-from parsers.scorer import ArcScorer
+from parsers.system import Context, Parser
+from parsers.training.processes import Group
 
 PARTS = ("data", "encoder", "scorer", "tree", "loss", "optimiser")
 STEPS = 200
@@ -95,9 +95,12 @@ def time_tree(device: torch.device, clock: Clock) -> None:
 
         return call
 
-    backend = tritree.ops.resolve_backend(None, torch.empty(0, device=device))
-    kernels = importlib.import_module("tritree.cpu" if backend == "numba" else "tritree.gpu")
-    for module, names in ((kernels, kernels.__all__), (tritree.ops, ("inside", "inside_outside", "viterbi", "sample"))):
+    backend = tritree.operators.resolve_backend(None, torch.empty(0, device=device))
+    kernels = importlib.import_module("tritree.cpu.backend" if backend == "numba" else "tritree.gpu.backend")
+    for module, names in (
+        (kernels, kernels.__all__),
+        (tritree.operators, ("inside", "inside_outside", "viterbi", "sample")),
+    ):
         for name in names:
             setattr(module, name, timed(getattr(module, name)))
 

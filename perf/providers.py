@@ -14,7 +14,7 @@ from torch import Tensor
 
 import tritree
 from perf.cases import K
-from tritree.chart import live_words
+from tritree.conventions import live_words
 
 Step = Callable[[], object]
 

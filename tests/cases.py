@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.oracle import Oracle
-from tritree.chart import live_arcs
+from tritree.conventions import live_arcs
 
 KINDS = ["normal", "ties", "forbidden", "impossible", "large", "ones"]  # and "mixed", which only tests/fuzz.py takes
 LAYOUTS = ["contiguous", "transposed", "sliced", "expanded"]

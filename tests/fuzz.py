@@ -86,7 +86,7 @@ def check_samples(case: Case, backend: str, number: int = 3) -> None:
     possible = dist.log_partition != -torch.inf
     assert (dist.log_prob(draws[0])[:, possible] > -torch.inf).all()
     assert (draws[0][:, ~possible] == -1).all()
-    words = tritree.chart.live_words(case.lengths, case.scores.shape[-1])
+    words = tritree.conventions.live_words(case.lengths, case.scores.shape[-1])
     assert ((draws[0] >= 0) == (words & possible.unsqueeze(-1))).all()
 
 
@@ -163,7 +163,7 @@ def check_long_relaxed(case: Case) -> None:
     """The kernel and the reference; each word has one head in all."""
     A = tritree.relaxed_tree(case.scores, case.lengths, backend="numba")
     possible = tritree.log_partition(case.scores, case.lengths) != -torch.inf
-    words = tritree.chart.live_words(case.lengths, case.scores.shape[-1]) & possible.unsqueeze(-1)
+    words = tritree.conventions.live_words(case.lengths, case.scores.shape[-1]) & possible.unsqueeze(-1)
     assert_close(A.sum(-2), words, definition.tolerance(case) * case.scores.shape[-1])
     if case.scores.shape[-1] <= 30:
         definition.check_gradient(case)

@@ -6,7 +6,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tritree
-from tritree import TreeCRF, gpu, ops
+from tritree import TreeCRF, gpu, operators
 
 FUNCTIONS = [
     tritree.log_partition,
@@ -71,9 +71,9 @@ def test_lengths_out_of_range_in_a_distribution(backend, lengths):
 
 def test_lengths_out_of_range_where_nobody_looks(backend, monkeypatch):
     """As on a GPU: wrong results, but no index outside of a tensor, which would end the process there."""
-    monkeypatch.setattr(ops, "reads_are_free", lambda tensor: False)
-    monkeypatch.setattr(ops, "is_eager", lambda *_: False)
-    monkeypatch.setattr(ops, "_check_lengths", lambda lengths, N: None)
+    monkeypatch.setattr(operators, "reads_are_free", lambda tensor: False)
+    monkeypatch.setattr(operators, "is_eager", lambda *_: False)
+    monkeypatch.setattr(operators, "_check_lengths", lambda lengths, N: None)
     scores, lengths, heads = torch.zeros(2, 5, 5), torch.tensor([9, -1]), torch.tensor([[-1, 8, 8, 8, 8]] * 2)
     assert TreeCRF(scores, lengths).support.check(heads).tolist() == [False, True]
     if backend == "numba":  # always looks
@@ -125,7 +125,7 @@ def test_numbers_of_numpy():
 def test_single_root_is_a_bool(function, monkeypatch):
     """Of whatever kind: what the kernels see is Python's, so that Numba compiles nothing for another type."""
     seen = []
-    module = ops._module("numba")
+    module = operators._module("numba")
     for name in ("inside", "inside_outside", "viterbi", "topk", "max_marginals", "sample"):
         kernel = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=kernel: (seen.append(a[-1]), f(*a))[1])
@@ -146,10 +146,10 @@ def test_device_without_kernels():
 
 def test_the_device_decides():
     with FakeTensorMode():
-        assert ops.resolve_backend(None, torch.empty(3, 3, device="cuda")) == "triton"
+        assert operators.resolve_backend(None, torch.empty(3, 3, device="cuda")) == "triton"
         with pytest.raises(ValueError, match="backend='numba' needs CPU tensors, got cuda"):
             tritree.log_partition(torch.empty(3, 3, device="cuda"), backend="numba")
-    assert ops.resolve_backend(None, torch.empty(3, 3)) == "numba"
+    assert operators.resolve_backend(None, torch.empty(3, 3)) == "numba"
 
 
 def test_sentences_that_are_too_long_for_the_gpu():

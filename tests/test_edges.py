@@ -1,4 +1,4 @@
-"""Every edge case of the conventions (tritree/chart.py), with exactly the stated outcome, on every backend."""
+"""Every edge case of the conventions (tritree/conventions.py), with exactly the stated outcome, on every backend."""
 
 import functools
 
@@ -96,7 +96,7 @@ def test_dead_cells_are_ignored(backend):
     lengths = torch.tensor([3, 2, 0, 1])
     scores = torch.randn(4, 4, 4)
     junk = torch.tensor([torch.nan, INF, -INF, 1e38])[:, None, None].expand_as(scores)
-    live = tritree.chart.live_arcs(lengths, 4)
+    live = tritree.conventions.live_arcs(lengths, 4)
     clean = everything(torch.where(live, scores, 0), lengths, backend=backend)
     dirty = everything(torch.where(live, scores, junk), lengths, backend=backend)
     for name, value in clean.items():
@@ -119,7 +119,7 @@ def test_nan_stays_in_its_sentence(backend):
 def test_dead_cells_of_a_sentence_without_a_score(backend, value):
     scores, lengths = torch.randn(2, 5, 5), torch.tensor([4, 3])
     scores[:, 2, 3] = value
-    dead = ~tritree.chart.live_arcs(lengths, 5)
+    dead = ~tritree.conventions.live_arcs(lengths, 5)
     assert (tritree.max_marginals(scores, lengths, backend=backend)[dead] == -INF).all()
     assert (tritree.marginals(scores, lengths, backend=backend)[dead] == 0).all()
 

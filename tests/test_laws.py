@@ -65,7 +65,7 @@ def results(scores, lengths, case, backend):
 @for_each_batch
 def test_the_heads_of_each_word_sum_to_one(case, backend):
     dist = crf(case, backend)
-    words = tritree.chart.live_words(case.lengths, case.scores.shape[-1])
+    words = tritree.conventions.live_words(case.lengths, case.scores.shape[-1])
     expected = words & (dist.log_partition != -torch.inf).unsqueeze(-1)
     assert_close(dist.marginals.sum(-2), expected, 4 * rounding(case, backend))
     assert (dist.marginals >= 0).all() and (dist.marginals <= 1 + rounding(case, backend)).all()
@@ -93,7 +93,7 @@ def test_shifting_a_column_shifts_log_z_and_nothing_else(case, backend):
     shift = torch.randint(-8, 9, case.scores.shape[:1] + case.scores.shape[-1:]).to(case.scores.dtype)
     moved = crf(case, backend, case.scores + shift.unsqueeze(-2))
     still = crf(case, backend)
-    words = tritree.chart.live_words(case.lengths, case.scores.shape[-1])
+    words = tritree.conventions.live_words(case.lengths, case.scores.shape[-1])
     total = torch.where(words, shift, 0).sum(-1)
     tolerance = 8 * rounding(case, backend)
     assert_close(moved.log_partition, still.log_partition + total, tolerance)
@@ -121,7 +121,7 @@ def test_the_best_tree_with_each_arc(case, backend):
     """The best of them, in the column of any word, is the best tree."""
     best, heads = tritree.viterbi(case.scores, case.lengths, backend=backend, **case.args)
     with_arc = crf(case, backend).max_marginals
-    words = tritree.chart.live_words(case.lengths, case.scores.shape[-1])
+    words = tritree.conventions.live_words(case.lengths, case.scores.shape[-1])
     expected = torch.where(words, best.unsqueeze(-1), -torch.inf)
     assert_close(with_arc.amax(-2), expected, rounding(case, "triton"))
     found = with_arc.gather(-2, heads.clamp(min=0).unsqueeze(-2)).squeeze(-2)
@@ -136,7 +136,7 @@ def test_the_k_best_trees(case, backend):
     possible = best != -torch.inf
     assert (best[:, 1:] <= best[:, :-1]).all()
     assert torch.equal(
-        heads >= 0, tritree.chart.live_words(case.lengths, heads.shape[-1])[:, None] & possible[..., None]
+        heads >= 0, tritree.conventions.live_words(case.lengths, heads.shape[-1])[:, None] & possible[..., None]
     )
     arcs = case.scores.gather(1, heads.clamp(min=0)).masked_fill(heads < 0, 0)
     assert_close(torch.where(possible, arcs.double().sum(-1), -torch.inf), best, 4 * rounding(case, "triton"))

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.distributions import kl_divergence
 
 import tritree
-from tritree import ops
+from tritree import operators
 from tritree.compat import supar, torch_struct
 from tritree.gpu.topk import topk
 
@@ -20,8 +20,8 @@ B, N = 3, 7
 @pytest.fixture(autouse=True)
 def tensors_without_values(monkeypatch):
     """What is done for CPU tensors alone is off: looking at values, and at lengths."""
-    monkeypatch.setattr(ops, "reads_are_free", lambda tensor: False)
-    monkeypatch.setattr(ops, "_check_lengths", lambda lengths, N: None)
+    monkeypatch.setattr(operators, "reads_are_free", lambda tensor: False)
+    monkeypatch.setattr(operators, "_check_lengths", lambda lengths, N: None)
     with FakeTensorMode():
         yield
 

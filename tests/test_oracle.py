@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tritree
 from tests.cases import ALL_DTYPES, assert_close, cases, check_with_gradient, make_case, rounding
 from tritree import TreeCRF
-from tritree.chart import result_dtype
+from tritree.conventions import result_dtype
 
 EXAMPLES = {"reference": 40, "numba": 200, "triton": 15}
 """How many cases each backend is given: Triton's interpreter takes a tenth of a second for a sentence."""

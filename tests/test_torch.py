@@ -7,7 +7,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
 
 import tritree
-from tritree import TreeCRF, ops
+from tritree import TreeCRF, operators
 
 KERNELS = ["numba", "triton"]
 
@@ -97,7 +97,7 @@ def test_forward_mode_is_refused(function):
 @pytest.mark.parametrize("backend", KERNELS)
 def test_only_what_is_needed_runs(backend, monkeypatch):
     """No gradient: the inside pass alone. Gradient of log Z: no second-order kernel."""
-    module = tritree.ops._module(backend)
+    module = tritree.operators._module(backend)
     calls = []
     for name in ("inside", "inside_outside", "tangent"):
         function = getattr(module, name)
@@ -265,7 +265,7 @@ def test_eager_calls_and_operator_calls_agree():
     arguments = scores, lengths, True, "numba"
     weights = torch.randn(5, 7, 7)
     results = []
-    for function in (ops.inside_outside, torch.ops.tritree.inside_outside):
+    for function in (operators.inside_outside, torch.ops.tritree.inside_outside):
         log_z, mu = function(*arguments)
         (grad,) = torch.autograd.grad(log_z.sum() + (weights * mu).sum(), scores)
         results.append((log_z, mu, grad))

@@ -13,7 +13,7 @@ TreeCRF, with log_prob, marginals, mode, mbr, topk, max_marginals, entropy, cros
 torch.distributions.kl_divergence.
 
 They take scores of any batch shape on a CPU (Numba kernels) or a CUDA GPU (Triton kernels). The conventions are in
-tritree.chart, the algorithm is in tritree.rules.
+tritree.conventions, the algorithm is in tritree.rules.
 """
 
 from tritree.api import log_partition, marginals, max_marginals, sample, topk, viterbi

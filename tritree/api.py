@@ -6,8 +6,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from tritree import ops
-from tritree.chart import check_count, check_scores, check_single_root, flatten, result_dtype
+from tritree import operators
+from tritree.conventions import check_count, check_scores, check_single_root, flatten, result_dtype
 
 _SHARED_ARGS = """
 
@@ -35,7 +35,7 @@ def _shared_args(function: _F) -> _F:
 def _flatten(scores: Tensor, lengths: Tensor | None, single_root: bool, backend: str | None):
     """Checked arguments as a flat batch: scores [B, N, N], lengths [B], single_root, and the backend's name."""
     lengths = check_scores(scores, lengths)
-    return *flatten(scores, lengths), check_single_root(single_root), ops.resolve_backend(backend, scores)
+    return *flatten(scores, lengths), check_single_root(single_root), operators.resolve_backend(backend, scores)
 
 
 @_shared_args
@@ -54,7 +54,7 @@ def log_partition(
         ``[*batch]``; −inf where there is no tree, 0 for length 0. Differentiable twice: its gradient is the marginals.
     """
     flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    log_z = ops.inside(flat, flat_lengths, single_root, backend)
+    log_z = operators.inside(flat, flat_lengths, single_root, backend)
     return log_z.to(result_dtype(scores.dtype)).reshape(scores.shape[:-2])
 
 
@@ -75,7 +75,7 @@ def marginals(
         Differentiable.
     """
     flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    _, mu = ops.inside_outside(flat, flat_lengths, single_root, backend)
+    _, mu = operators.inside_outside(flat, flat_lengths, single_root, backend)
     return mu.reshape(scores.shape)
 
 
@@ -97,7 +97,7 @@ def viterbi(
         ``best`` is differentiable: its gradient is 1 at the arcs of the tree.
     """
     flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    best, heads = ops.viterbi(flat, flat_lengths, single_root, backend)
+    best, heads = operators.viterbi(flat, flat_lengths, single_root, backend)
     return best.reshape(scores.shape[:-2]), heads.reshape(scores.shape[:-1])
 
 
@@ -118,13 +118,13 @@ def topk(
     Returns:
         ``(best [*batch, k], heads [*batch, k, N])``. Heads are int64, −1 at position 0 and in the padding. Where there
         are fewer than k trees, the rest is −inf and −1. The first tree is that of :func:`viterbi`; equally good trees
-        come in one order on every backend (tritree/chart.py). ``best`` is differentiable: the gradient of each score
-        is 1 at the arcs of its tree. On a GPU this is a series of torch operations, two dozen per diagonal of the
+        come in one order on every backend (tritree/conventions.py). ``best`` is differentiable: the gradient of each
+        score is 1 at the arcs of its tree. On a GPU this is a series of torch operations, two dozen per diagonal of the
         chart: slower than the other functions, which are single kernels, but like them without a synchronisation.
     """
     k = check_count("k", k, 1)
     flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    best, heads = ops.topk(flat, flat_lengths, k, single_root, backend)
+    best, heads = operators.topk(flat, flat_lengths, k, single_root, backend)
     return best.reshape(*scores.shape[:-2], k), heads.reshape(*scores.shape[:-2], k, scores.shape[-1])
 
 
@@ -146,7 +146,7 @@ def max_marginals(
         ``viterbi(constrain(scores, heads))``.
     """
     flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    return ops.max_marginals(flat, flat_lengths, single_root, backend).reshape(scores.shape)
+    return operators.max_marginals(flat, flat_lengths, single_root, backend).reshape(scores.shape)
 
 
 @_shared_args
@@ -170,5 +170,5 @@ def sample(
     """
     num_samples = check_count("num_samples", num_samples, 0)
     flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    heads = ops.sample(flat, flat_lengths, num_samples, generator, single_root, backend)
+    heads = operators.sample(flat, flat_lengths, num_samples, generator, single_root, backend)
     return heads.reshape(num_samples, *scores.shape[:-1])

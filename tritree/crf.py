@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
-from tritree import api, ops
-from tritree.chart import check_scores, check_single_root, flatten, live_arcs, live_words, result_dtype
+from tritree import api, operators
+from tritree.conventions import check_scores, check_single_root, flatten, live_arcs, live_words, result_dtype
 from tritree.trees import ProjectiveTree, check_heads, constrain
 
 
@@ -43,14 +43,14 @@ class TreeCRF(Distribution):
         self.lengths = check_scores(scores, lengths)
         self.scores = scores
         self.single_root = check_single_root(single_root)
-        self.backend = ops.resolve_backend(backend, scores)
+        self.backend = operators.resolve_backend(backend, scores)
         self._both: tuple[Tensor, Tensor] | None = None
         self._best_with: Tensor | None = None
-        if validate_args is None and not ops.reads_are_free(scores):
+        if validate_args is None and not operators.reads_are_free(scores):
             validate_args = False
         super().__init__(scores.shape[:-2], scores.shape[-1:], validate_args=validate_args)
         if self._validate_args:
-            ops.check_lengths(self.lengths, scores.shape[-1])
+            operators.check_lengths(self.lengths, scores.shape[-1])
             self._validate_scores()
 
     def expand(self, batch_shape, _instance=None) -> "TreeCRF":
@@ -152,7 +152,7 @@ class TreeCRF(Distribution):
         """log Z in float64 and the marginals; computed once, and again if they are now needed with a gradient."""
         if self._both is None or self._is_stale(self._both[0]):
             flat, lengths = flatten(self.scores, self.lengths)
-            log_z, mu = ops.inside_outside(flat, lengths, self.single_root, self.backend)
+            log_z, mu = operators.inside_outside(flat, lengths, self.single_root, self.backend)
             if flat is not self.scores:
                 log_z, mu = log_z.reshape(self.batch_shape), mu.reshape(self.scores.shape)
             self._both = log_z, mu
@@ -174,16 +174,18 @@ class TreeCRF(Distribution):
         total = torch.where(words, arcs, 0).sum(-1)
         total = torch.where(total == -torch.inf, -torch.inf, total)  # a forbidden arc has no gradient
         partial = ((heads < 0) & words).any(-1)
-        if ops.reads_are_free(partial) and not partial.any():
+        if operators.reads_are_free(partial) and not partial.any():
             return total
         # Whole trees become sentences of length 0 here, which cost nothing.
         lengths = torch.where(partial, self.lengths, 0)
-        free = ops.inside(*flatten(constrain(scores, heads), lengths), self.single_root, self.backend)
+        free = operators.inside(*flatten(constrain(scores, heads), lengths), self.single_root, self.backend)
         return torch.where(partial, free.reshape(partial.shape), total)
 
     def _validate_scores(self) -> None:
         s = self.scores.detach()
-        if ops.reads_are_free(s) and s.numel() and s.amax() < torch.inf:  # NaN is not less: a look at all cells at once
+        if (
+            operators.reads_are_free(s) and s.numel() and s.amax() < torch.inf
+        ):  # NaN is not less: a look at all cells at once
             return
         bad = live_arcs(self.lengths, self.event_shape[0]) & ((s != s) | (s == torch.inf))
         if bad.any():
@@ -247,7 +249,7 @@ def _forbids_a_tree_of(p: TreeCRF, q: TreeCRF) -> Tensor:
     possible = live_arcs(p.lengths, N) & (p.scores != -torch.inf)
     forbidden = possible & (q.scores == -torch.inf)
     roots_count = q.single_root and not p.single_root
-    if p is q or (not roots_count and ops.reads_are_free(forbidden) and not forbidden.any()):
+    if p is q or (not roots_count and operators.reads_are_free(forbidden) and not forbidden.any()):
         return torch.zeros(forbidden.shape[:-2], dtype=torch.bool, device=forbidden.device)
     points = torch.where(possible, 2.0 * forbidden, -torch.inf)
     if roots_count:

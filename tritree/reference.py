@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tritree import rules
-from tritree.chart import live_arcs, result_dtype
+from tritree.conventions import live_arcs, result_dtype
 from tritree.semirings import Best, Draw, KBest, LogSum
 
 

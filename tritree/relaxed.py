@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from tritree import ops
-from tritree.chart import check_scores, describe, flatten, live_arcs, result_dtype
+from tritree import operators
+from tritree.conventions import check_scores, describe, flatten, live_arcs, result_dtype
 from tritree.reference import at_length
 
 
@@ -58,7 +58,7 @@ def relaxed_tree(
     lengths = check_scores(scores, lengths)
     if isinstance(temperature, bool) or not isinstance(temperature, Real) or not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be a positive number, got {describe(temperature)}")
-    kernels = ops.resolve_backend(backend, scores)
+    kernels = operators.resolve_backend(backend, scores)
     if backend == "triton":
         raise ValueError("relaxed_tree has no Triton kernel: leave backend out, or use backend='reference'")
     flat, flat_lengths = flatten(scores, lengths)
@@ -115,7 +115,7 @@ def reference(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
     the goal holds is Σ A[h,m] t[h,m], so A is the derivative of D(C[0,n]), at any t; here t = 0.
     """
     N = scores.shape[-1]
-    ops._check_lengths(lengths, N)
+    operators._check_lengths(lengths, N)
     differentiable = torch.is_grad_enabled() and scores.requires_grad
     with torch.inference_mode(False), torch.enable_grad():
         scores, lengths = scores if differentiable else scores.detach(), lengths.clone()
@@ -146,20 +146,20 @@ def reference(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
 # The operators of the CPU kernels (cpu/relaxed.py). Nothing is kept for the way back but the scores.
 
 _TREES = "Tensor scores, Tensor lengths"
-ops._lib.define(f"relaxed({_TREES}, float temperature) -> Tensor")
-ops._lib.define(f"relaxed_gradient({_TREES}, Tensor grad, float temperature) -> Tensor")
+operators._lib.define(f"relaxed({_TREES}, float temperature) -> Tensor")
+operators._lib.define(f"relaxed_gradient({_TREES}, Tensor grad, float temperature) -> Tensor")
 
 
 def _register(name: str, num_tensors: int) -> None:
     def kernel(scores, lengths, *args):
-        return getattr(ops._module("numba"), name)(scores.detach(), lengths, *args)
+        return getattr(operators._module("numba"), name)(scores.detach(), lengths, *args)
 
     def shape(scores, *_):
         return scores.new_empty(scores.shape, dtype=result_dtype(scores.dtype))
 
-    ops._lib.impl(name, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"tritree::{name}", shape, lib=ops._lib)
-    ops._register_vmap(name, num_tensors)
+    operators._lib.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"tritree::{name}", shape, lib=operators._lib)
+    operators._register_vmap(name, num_tensors)
 
 
 _register("relaxed", 2)
@@ -181,6 +181,6 @@ def _no_second_derivative(ctx, grad):
     raise NotImplementedError("relaxed_tree is differentiable once: the next derivative is not implemented")
 
 
-_autograd = functools.partial(torch.library.register_autograd, lib=ops._lib)
+_autograd = functools.partial(torch.library.register_autograd, lib=operators._lib)
 _autograd("tritree::relaxed", _backward, setup_context=_save)
 _autograd("tritree::relaxed_gradient", _no_second_derivative)

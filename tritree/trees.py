@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from tritree import ops
-from tritree.chart import check_arcs, is_integer, live_words
+from tritree import operators
+from tritree.conventions import check_arcs, is_integer, live_words
 
 
 def constrain(scores: Tensor, heads: Tensor) -> Tensor:
@@ -58,15 +58,15 @@ class ProjectiveTree(constraints.Constraint):
         super().__init__()
 
     def check(self, value: Tensor) -> Tensor:
-        if ops.is_eager(value):
-            return ops.are_trees(value, self.lengths, self.single_root)
+        if operators.is_eager(value):
+            return operators.are_trees(value, self.lengths, self.single_root)
         return ~torch.stack([fault.any(-1) for fault in self.faults(value).values()]).any(0)
 
     def faults(self, heads: Tensor) -> dict[str, Tensor]:
         """For each kind of fault, [*, N] bool: the words that have it."""
         N = heads.shape[-1]
-        if ops.reads_are_free(self.lengths):
-            ops.check_lengths(self.lengths, N)
+        if operators.reads_are_free(self.lengths):
+            operators.check_lengths(self.lengths, N)
         m = torch.arange(N, device=heads.device)
         word = live_words(self.lengths, N)
         known = word & (heads >= 0)

@@ -5,7 +5,7 @@ import torch
 from tests.cases import ALL_DTYPES, assert_close, make_case, rounding
 from tests.compat.libraries import check_distribution, crf_of, for_each_case
 from tests.oracle import projective_trees
-from tritree.chart import result_dtype
+from tritree.conventions import result_dtype
 
 
 @for_each_case(dtypes=ALL_DTYPES)

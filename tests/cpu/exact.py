@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tritree.cpu import pool
-from tritree.cpu.charts import workspace_size
-from tritree.cpu.kinds import Dual, Linear, Scaled, ScaledDual
-from tritree.cpu.posterior import posterior
-from tritree.cpu.share import new_progress
-from tritree.cpu.tangent import tangent
+from tritree.cpu import threads
+from tritree.cpu.chart.layout import workspace_size
+from tritree.cpu.chart.numbers import Dual, Linear, Scaled, ScaledDual
+from tritree.cpu.groups import new_progress
+from tritree.cpu.kernels.posterior import posterior
+from tritree.cpu.kernels.tangent import tangent
 
 LN2 = math.log(2)
 
@@ -44,7 +44,7 @@ def run_tangent(scores: Tensor, direction: Tensor, exact: bool, single_root: boo
 
 def _workspace(kind, N):
     """Filled with NaN: whatever is read before it is written shows."""
-    work = pool.workspace(workspace_size(kind, N + 1, 4), np.float64)
+    work = threads.workspace(workspace_size(kind, N + 1, 4), np.float64)
     work[:] = np.nan
     return work
 

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-import tritree.cpu as cpu
 from tests.oracle import Oracle
-from tritree.chart import live_arcs, result_dtype
+from tritree.conventions import live_arcs, result_dtype
+from tritree.cpu import backend as cpu
 
 INF, NAN = math.inf, math.nan
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

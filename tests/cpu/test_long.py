@@ -4,7 +4,7 @@ import torch
 
 import tritree
 from tritree import TreeCRF
-from tritree.chart import live_words
+from tritree.conventions import live_words
 
 LENGTHS = torch.tensor([1, 500, 1000])
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-import tritree.cpu as cpu
 from tests.threads import threads
+from tritree.cpu import backend as cpu
 
 SEED = torch.tensor([12345])
 

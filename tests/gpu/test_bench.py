@@ -1,4 +1,4 @@
-"""perf.gpu_bench, where no GPU is: what it says then, and that everything but the GPU works."""
+"""perf.gpu.bench, where no GPU is: what it says then, and that everything but the GPU works."""
 
 import json
 import os
@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from perf import gpu_bench
 from perf.cases import uniform
+from perf.gpu import bench
 from perf.providers import Supar, TorchStruct, Tritree
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu():
-    command = [sys.executable, "-m", "perf.gpu_bench"]
+    command = [sys.executable, "-m", "perf.gpu.bench"]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=os.environ)
     assert done.returncode == 2 and done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("perf.gpu_bench: no GPU")
+    assert line.startswith("perf.gpu.bench: no GPU")
 
 
 class Event:
@@ -41,9 +41,9 @@ class Event:
 @pytest.fixture
 def fake_gpu(monkeypatch):
     """A GPU that is this CPU."""
-    monkeypatch.setattr(gpu_bench.Gpu, "device", "cpu")
-    monkeypatch.setattr(gpu_bench, "GPU_SIZES", (uniform(2, 4), uniform(1, 6)))
-    monkeypatch.setattr(gpu_bench, "providers", lambda: [Tritree("numba"), Supar(), TorchStruct()])
+    monkeypatch.setattr(bench.Gpu, "device", "cpu")
+    monkeypatch.setattr(bench, "GPU_SIZES", (uniform(2, 4), uniform(1, 6)))
+    monkeypatch.setattr(bench, "providers", lambda: [Tritree("numba"), Supar(), TorchStruct()])
     functions = {
         "is_available": lambda: True,
         "get_device_name": lambda: "a CPU",
@@ -58,8 +58,8 @@ def fake_gpu(monkeypatch):
 
 
 def run(monkeypatch, path) -> tuple[int, list[dict]]:
-    monkeypatch.setattr(sys, "argv", ["gpu_bench", "--output", str(path), "--seconds", "0.001"])
-    code = gpu_bench.main()
+    monkeypatch.setattr(sys, "argv", ["bench", "--output", str(path), "--seconds", "0.001"])
+    code = bench.main()
     results = json.loads(path.read_text())
     assert results["machine"]["gpu"] == "a CPU"
     return code, results["results"]
@@ -68,7 +68,7 @@ def run(monkeypatch, path) -> tuple[int, list[dict]]:
 def test_the_whole_way(fake_gpu, monkeypatch, tmp_path, capsys):
     code, lines = run(monkeypatch, tmp_path / "new" / "results.json")
     ours = [line for line in lines if line["provider"] == "tritree-numba"]
-    assert code == 0 and len(ours) == 2 * len(gpu_bench.OPERATIONS)
+    assert code == 0 and len(ours) == 2 * len(bench.OPERATIONS)
     for line in ours:
         assert 0 < line["min_seconds"] <= line["median_seconds"] and line["calls"] >= 10 and line["peak_bytes"] == 2000
     output = capsys.readouterr().out

@@ -16,7 +16,7 @@ TARGETS = ["cuda:80", "cuda:90", "cuda:100", "hip:gfx942"]
 
 
 def compile_kernels(*arguments: str, **environment: str) -> dict:
-    return json.loads(run_compiled("perf.gpu_code", *arguments, **environment))
+    return json.loads(run_compiled("perf.gpu.code", *arguments, **environment))
 
 
 @pytest.fixture(scope="module")

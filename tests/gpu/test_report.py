@@ -1,23 +1,23 @@
-"""perf.gpu_report: the table, and the model behind its times."""
+"""perf.gpu.report: the table, and the model behind its times."""
 
 import json
 
 import pytest
 
 import tritree
-from perf import gpu_model, gpu_report
 from perf.cases import uniform
-from perf.machine_code import Instruction, from_amd, from_nvidia
+from perf.gpu import model, report
+from perf.gpu.machine_code import Instruction, from_amd, from_nvidia
 from tests.gpu.compiled import MORE, run_compiled
 
 
 def test_report(tmp_path):
     """The limits are those that test_compile.py asserts for all targets."""
     path = tmp_path / "report.json"
-    shown = run_compiled("perf.gpu_report", "--arch", "sm_90", "--json", str(path))
+    shown = run_compiled("perf.gpu.report", "--arch", "sm_90", "--json", str(path))
     rows = json.loads(path.read_text())["kernels"]
     assert {(row["kernel"], row["words"]) for row in rows} == {
-        (kernel, l) for kernel in gpu_report.NAMES.values() for l in gpu_model.LENGTHS
+        (kernel, l) for kernel in report.NAMES.values() for l in model.LENGTHS
     }
     for row in rows:
         assert row["registers"] <= 64 and row["local_memory"] == 0
@@ -45,20 +45,20 @@ def facts(**other) -> dict:
     ],
 )
 def test_occupancy(changed, expected):
-    assert gpu_model.occupancy(facts(**changed)) == expected
+    assert model.occupancy(facts(**changed)) == expected
 
 
 def test_a_warp_waits_for_operands_and_units():
     load = Instruction("LDG.E", " R1, desc[UR4][R2.64+0x10] ")
     use = Instruction("FADD", " R5, R1, R1 ")
     other = Instruction("FADD", " R6, R7, R8 ")
-    assert gpu_model.issue([load, other, use], 1, 0.0) == 1 + gpu_model.L1
-    assert gpu_model.issue([load, other, use], 1, 1.0) == 1 + gpu_model.L2
-    assert gpu_model.issue([other] * 10, 4, 0.0) == 10
-    assert gpu_model.issue([other] * 10, 8, 0.0) == 20
+    assert model.issue([load, other, use], 1, 0.0) == 1 + model.L1
+    assert model.issue([load, other, use], 1, 1.0) == 1 + model.L2
+    assert model.issue([other] * 10, 4, 0.0) == 10
+    assert model.issue([other] * 10, 8, 0.0) == 20
     exp2 = Instruction("MUFU.EX2", " R9, R10 ")
-    assert gpu_model.issue([exp2, exp2], 1, 0.0) == 1 + gpu_model.SPECIAL_UNIT
-    assert gpu_model.issue([Instruction("BAR.SYNC", " 0x0 ")], 1, 0.0) == 1 + gpu_model.BARRIER
+    assert model.issue([exp2, exp2], 1, 0.0) == 1 + model.SPECIAL_UNIT
+    assert model.issue([Instruction("BAR.SYNC", " 0x0 ")], 1, 0.0) == 1 + model.BARRIER
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,18 @@ def test_a_warp_waits_for_operands_and_units():
 )
 def test_registers(text, reads, writes):
     op, operands = text.split(" ", 1)
-    assert gpu_model.registers(Instruction(op, operands)) == (reads, writes)
-    assert "P6" in gpu_model.registers(Instruction(op, operands, "@!P6"))[0]
+    assert model.registers(Instruction(op, operands)) == (reads, writes)
+    assert "P6" in model.registers(Instruction(op, operands, "@!P6"))[0]
 
 
 def test_rounds_of_a_walk():
     # 0 → 2 → 1, 2 → 3: C[0,3] leaves C[2,3] and C[2,1], which are expanded together.
-    assert gpu_model.walk([-1, 2, 0, 2]) == (2, 3 + 1)
+    assert model.walk([-1, 2, 0, 2]) == (2, 3 + 1)
     # A chain draws one arc in each round.
-    assert gpu_model.walk([-1, 0, 1, 2, 3]) == (4, 4 + 3 + 2 + 1)
+    assert model.walk([-1, 0, 1, 2, 3]) == (4, 4 + 3 + 2 + 1)
     scores, lengths = uniform(4, 12).batch()
     for heads in tritree.viterbi(scores, lengths)[1].tolist():
-        rounds, widths = gpu_model.walk(heads)
+        rounds, widths = model.walk(heads)
         assert rounds <= 12 and widths <= sum(range(13))
 
 

@@ -5,7 +5,7 @@ import torch
 
 from tests.gpu.launches import SHAPES, launched_as, run
 from tritree import reference
-from tritree.chart import live_arcs
+from tritree.conventions import live_arcs
 from tritree.gpu.chart import one_program_per_sentence
 
 NAMES = ["inside", "inside_outside", "tangent", "viterbi", "max_marginals", "sample"]

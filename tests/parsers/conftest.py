@@ -1,7 +1,7 @@
 import pytest
 
-from parsers import synthetic
-from tests.parsers.evaluating import ODD
+from parsers.data import synthetic
+from tests.parsers.evaluation.evaluating import ODD
 from tests.parsers.helpers import SMALL, small_trainer, tiny_options
 
 

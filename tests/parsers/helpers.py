@@ -5,16 +5,17 @@ from pathlib import Path
 
 import torch
 
-from parsers import load_parser, synthetic
-from parsers.batches import Batch, Encoding
-from parsers.data import Data, Sources, encode
-from parsers.display import Display
+from parsers import load_parser
+from parsers.data import synthetic
+from parsers.data.batches import Batch, Encoding
+from parsers.data.corpus import Data, Sources, encode
+from parsers.data.vocabulary import Vocabulary
 from parsers.options import parse
-from parsers.parallel import Group
-from parsers.parser import Parser
-from parsers.run import Run
-from parsers.training import Trainer
-from parsers.vocab import Vocabulary
+from parsers.runs.run import Run
+from parsers.system import Parser
+from parsers.training.loop import Trainer
+from parsers.training.processes import Group
+from parsers.training.progress import Display
 
 TINY = ["--word-size=8", "--tag-size=4", "--lstm-size=6", "--hidden-size=5", "--layers=2"]
 SMALL = ["--word-size=24", "--tag-size=12", "--lstm-size=32", "--hidden-size=32", "--layers=1", "--learning-rate=0.01"]

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from parsers import MODELS
-from tests.parsers.interruption import figures_of
 from tests.parsers.processes import start, write_treebank
+from tests.parsers.training.interruption import figures_of
 
 OPTIONS = ["--word-size=8", "--tag-size=4", "--lstm-size=6", "--hidden-size=5", "--labeled=0.5"]
 

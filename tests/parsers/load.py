@@ -18,12 +18,13 @@ from pathlib import Path
 import torch
 
 import train
-from parsers import load_parser, synthetic
-from parsers.data import Corpus, Sources, encode
+from parsers import load_parser
+from parsers.data import synthetic
+from parsers.data.corpus import Corpus, Sources, encode
+from parsers.data.vocabulary import Vocabulary
 from parsers.options import parse
-from parsers.parallel import Group
-from parsers.parser import Context
-from parsers.vocab import Vocabulary
+from parsers.system import Context
+from parsers.training.processes import Group
 
 SIZES = ["--word-size=16", "--tag-size=8", "--lstm-size=16", "--hidden-size=16", "--layers=1"]
 MEBIBYTE = 2**20

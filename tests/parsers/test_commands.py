@@ -12,12 +12,12 @@ import pytest
 import evaluate
 import train
 from parsers import MODELS
-from parsers.display import Display
-from parsers.errors import UserError
-from parsers.run import Run
+from parsers.io.errors import UserError
+from parsers.runs.run import Run
+from parsers.training.progress import Display
 from tests.parsers.helpers import TINY
-from tests.parsers.interruption import check_alike, figures_of
 from tests.parsers.processes import ENVIRONMENT, TWICE, call, mistake, run, start, wait_for_epochs, write_treebank
+from tests.parsers.training.interruption import check_alike, figures_of
 
 FAST = [*TINY, "--epochs=3", "--seed=7"]
 
@@ -117,7 +117,9 @@ def test_evaluation(whole, bank, tmp_path):
     assert piped.stdout == parsed.read_text() and "UAS" in piped.stderr
     done = run("-X", "importtime", "evaluate.py", whole[0], bank / "small-ud-unlabeled.conllu")
     assert "not scored" in done.stdout and "arcs have a probability below 0.9" in done.stdout
-    assert "parsers.evaluating" in done.stderr and "torch._dynamo" not in done.stderr  # two seconds for nothing
+    assert (
+        "parsers.evaluation.commands" in done.stderr and "torch._dynamo" not in done.stderr
+    )  # two seconds for nothing
 
 
 def test_mistakes_of_training(bank, tmp_path, capfd):

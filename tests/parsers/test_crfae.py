@@ -7,11 +7,11 @@ import torch
 
 import tritree
 from parsers.crfae import MAX_ROWS, AdaGradL1, Features
-from parsers.parallel import Group
-from parsers.parser import Context
+from parsers.system import Context
+from parsers.training.processes import Group
 from tests.oracle import projective_trees
 from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
-from tests.parsers.interruption import check_resumed, figures
+from tests.parsers.training.interruption import check_resumed, figures
 
 
 def setting(*arguments, stage=1, epoch=1):

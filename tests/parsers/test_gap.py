@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import tritree
-from parsers.batches import tree_arcs
+from parsers.data.batches import tree_arcs
+from parsers.data.vocabulary import ROOT, UNKNOWN
 from parsers.gap import elbo
-from parsers.parallel import Group
-from parsers.parser import Context
-from parsers.theta import Counts, Theta
-from parsers.vocab import ROOT, UNKNOWN
+from parsers.networks.theta import Counts, Theta
+from parsers.system import Context
+from parsers.training.processes import Group
 from tests.oracle import projective_trees
 from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
-from tests.parsers.interruption import check_resumed
+from tests.parsers.training.interruption import check_resumed
 
 
 def gap(*arguments, count=6, unlabeled=5, epoch=1):

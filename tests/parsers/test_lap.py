@@ -5,10 +5,10 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 import tritree
-from parsers.batches import collate
+from parsers.data.batches import collate
 from parsers.lap import kl_to_standard_normal
-from parsers.parallel import Group
-from parsers.parser import Context
+from parsers.system import Context
+from parsers.training.processes import Group
 from tests.parsers.helpers import build, one_batch, small_data, tiny_options
 
 

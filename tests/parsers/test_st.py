@@ -2,10 +2,10 @@
 
 import torch
 
-from parsers.parallel import Group
-from parsers.parser import Context
+from parsers.system import Context
+from parsers.training.processes import Group
 from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
-from tests.parsers.interruption import check_resumed, figures
+from tests.parsers.training.interruption import check_resumed, figures
 
 
 def in_stage_two(*arguments):

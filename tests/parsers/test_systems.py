@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from parsers import MODELS, load_parser
-from parsers.parallel import Group
-from parsers.parser import Context
+from parsers.system import Context
+from parsers.training.processes import Group
 from tests.oracle import projective_trees
 from tests.parsers.helpers import SMALL, build, one_batch, small_data, small_trainer, tiny_options
 

@@ -6,7 +6,7 @@ import torch
 
 import tritree
 from tests.cases import assert_close
-from tritree.chart import result_dtype
+from tritree.conventions import result_dtype
 
 INF = float("inf")
 

@@ -1,4 +1,4 @@
-"""Every edge case of the conventions (tritree/chart.py) for the relaxed tree, and what a user gets wrong."""
+"""Every edge case of the conventions (tritree/conventions.py) for the relaxed tree, and what a user gets wrong."""
 
 import math
 
@@ -9,7 +9,7 @@ import torch
 import tritree
 from tests.cases import fill
 from tests.relaxed.definition import long_batch, value_and_gradient
-from tritree.chart import live_arcs
+from tritree.conventions import live_arcs
 
 INF = float("inf")
 

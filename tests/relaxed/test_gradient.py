@@ -8,7 +8,7 @@ from torch.autograd import gradcheck
 import tritree
 from tests.cases import cases
 from tests.relaxed.definition import check_gradient, long_batch, value_and_gradient
-from tritree.chart import live_arcs
+from tritree.conventions import live_arcs
 
 INF = float("inf")
 

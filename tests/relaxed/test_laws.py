@@ -5,7 +5,7 @@ import torch
 
 import tritree
 from tests.relaxed.definition import long_batch, value_and_gradient
-from tritree.chart import live_words
+from tritree.conventions import live_words
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0, 300.0])

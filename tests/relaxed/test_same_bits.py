@@ -34,7 +34,7 @@ def test_batch_padding_and_strides_do_not_matter_bitwise(backend, dtype):
 
 
 def test_threads_and_old_workspaces_do_not_matter_bitwise(monkeypatch):
-    cpu = importlib.import_module("tritree.cpu")
+    cpu = importlib.import_module("tritree.cpu.backend")
     scores, lengths = long_batch(torch.float32, B=30)
     expected = value_and_gradient(scores, lengths)
     workspace = cpu.pool.workspace

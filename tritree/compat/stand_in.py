@@ -5,7 +5,7 @@ from torch.distributions import Distribution, kl_divergence
 from torch.distributions.utils import lazy_property
 
 import tritree
-from tritree import ops
+from tritree import operators
 
 
 class StandIn(Distribution):
@@ -68,5 +68,5 @@ class StandIn(Distribution):
         if other.event_shape != self.event_shape:
             raise ValueError(f"the distributions differ in shape: {self.event_shape} and {other.event_shape}")
         ours, theirs = self._crf.lengths, other._crf.lengths
-        if ops.reads_are_free(ours) and not ours.equal(theirs):
+        if operators.reads_are_free(ours) and not ours.equal(theirs):
             raise ValueError(f"the distributions differ in length: {ours.tolist()} and {theirs.tolist()}")

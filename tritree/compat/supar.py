@@ -5,9 +5,9 @@ from torch import Tensor
 from torch.distributions.utils import lazy_property
 
 import tritree
-from tritree import ops
-from tritree.chart import live_words, result_dtype
+from tritree import operators
 from tritree.compat.stand_in import StandIn
+from tritree.conventions import live_words, result_dtype
 from tritree.trees import check_heads
 
 
@@ -82,7 +82,7 @@ class DependencyCRF(StandIn):
     def _check_arcs(self, value: Tensor, partial: bool) -> Tensor:
         """The arcs as int64."""
         value = check_heads(value, self.scores)
-        if not ops.reads_are_free(value):
+        if not operators.reads_are_free(value):
             return value
         words = value[self.mask.expand(value.shape)]
         if not partial and (words < 0).any():

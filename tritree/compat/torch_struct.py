@@ -9,10 +9,10 @@ from torch.distributions.utils import lazy_property
 from torch.nn.functional import pad
 
 import tritree
-from tritree import crf, ops
-from tritree.chart import check_scores, result_dtype
+from tritree import crf, operators
 from tritree.compat import labels
 from tritree.compat.stand_in import StandIn
+from tritree.conventions import check_scores, result_dtype
 
 
 class DependencyCRF(StandIn):
@@ -195,7 +195,7 @@ class DepTree:
     def to_parts(sequence: Tensor, extra: None = None, lengths: Tensor | None = None) -> Tensor:
         """Heads ``[*, N]``, in which 0 is ROOT → events ``[*, N, N]``, int64."""
         N = sequence.shape[-1]
-        if ops.reads_are_free(sequence) and (sequence > N).any():
+        if operators.reads_are_free(sequence) and (sequence > N).any():
             raise ValueError(f"a head is {sequence.max().item()}, but there are {N} words")
         event = _one_hot(sequence)
         if lengths is not None:

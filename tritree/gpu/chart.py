@@ -32,7 +32,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tritree.chart import result_dtype
+from tritree.conventions import result_dtype
 from tritree.gpu.semiring import DUAL
 
 IR, CL, CR, IL = (tl.constexpr(plane) for plane in range(4))

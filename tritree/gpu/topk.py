@@ -12,7 +12,7 @@ of them are expanded; which derivation of an item a tree uses is carried along. 
 import torch
 from torch import Tensor
 
-from tritree.chart import live_arcs, result_dtype
+from tritree.conventions import live_arcs, result_dtype
 
 
 def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool) -> tuple[Tensor, Tensor]:

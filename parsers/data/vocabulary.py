@@ -1,0 +1,132 @@
+"""Symbols and their numbers: words, tags and features.
+
+Words are lower-cased, and every token that begins with a digit is one symbol (as in Kiperwasser & Goldberg's parser).
+Words seen in trees come first, then those seen only in unlabelled text: ``num_labeled`` is where the second kind
+begins. A model whose encoder learns from trees alone knows only the first kind.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+
+from parsers.data.conllu import Sentence
+from parsers.io.errors import DataError
+
+UNKNOWN, ROOT = 0, 1
+SPECIAL = ("<UNKNOWN>", "<ROOT>")  # capitals: no lower-cased word is like them
+NUMBER = "<NUMBER>"
+
+
+def normalize(form: str) -> str:
+    return NUMBER if "0" <= form[0] <= "9" else form.lower()
+
+
+def part_of_speech(upos: str, xpos: str) -> str:
+    """UPOS, or XPOS where UPOS is empty."""
+    return upos if upos != "_" else xpos
+
+
+def features(feats: str) -> list[str]:
+    """`Case=Nom|Number=Sing` as two symbols."""
+    return [] if feats == "_" else feats.split("|")
+
+
+class Symbols:
+    """A list of symbols with their counts; number 0 is for all others, number 1 for ROOT."""
+
+    def __init__(self, symbols: list[str], counts: list[int]):
+        self.symbols, self.counts = symbols, counts
+        self.number = {symbol: number for number, symbol in enumerate(symbols)}
+
+    @classmethod
+    def of(cls, counts: Counter) -> "Symbols":
+        """The most frequent first; equals in alphabetical order, so that nothing depends on the order of the data."""
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return cls([*SPECIAL, *(symbol for symbol, _ in ranked)], [0, 0, *(count for _, count in ranked)])
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def numbers(self, symbols: Iterable[str]) -> list[int]:
+        get = self.number.get
+        return [get(symbol, UNKNOWN) for symbol in symbols]
+
+
+class Vocabulary:
+    """What the symbols of a run are. ``words.counts`` counts trees only; ``unlabeled_counts`` the other sentences."""
+
+    def __init__(
+        self, words: Symbols, unlabeled_counts: list[int], num_labeled: int, pos: Symbols, xpos: Symbols, feats: Symbols
+    ):
+        self.words, self.pos, self.xpos, self.feats = words, pos, xpos, feats
+        self.unlabeled_counts = unlabeled_counts
+        self.num_labeled = num_labeled
+
+    @property
+    def all_counts(self) -> list[int]:
+        """How often each word occurs, with and without trees."""
+        return [sum(counts) for counts in zip(self.words.counts, self.unlabeled_counts, strict=True)]
+
+    @classmethod
+    def build(
+        cls,
+        labeled: Iterable[Sentence],
+        unlabeled: Iterable[Sentence] = (),
+        min_count: int = 2,
+        max_words: int = 50_000,
+    ) -> "Vocabulary":
+        """All symbols of the trees; of words seen only in unlabelled text the most frequent that occur ``min_count``
+        times, up to ``max_words`` in all."""
+        words, others, pos, xpos, feats = Counter(), Counter(), Counter(), Counter(), Counter()
+        for sentences, word_counts in ((labeled, words), (unlabeled, others)):
+            for sentence in sentences:
+                word_counts.update(map(normalize, sentence.forms))
+                pos.update(map(part_of_speech, sentence.upos, sentence.xpos))
+                xpos.update(sentence.xpos)
+                for text in sentence.feats:
+                    feats.update(features(text))
+        symbols = Symbols.of(words)
+        num_labeled = len(symbols)
+        new = Counter({word: count for word, count in others.items() if count >= min_count and word not in words})
+        for word, _ in sorted(new.items(), key=lambda item: (-item[1], item[0]))[: max(0, max_words - num_labeled)]:
+            symbols.number[word] = len(symbols)
+            symbols.symbols.append(word)
+            symbols.counts.append(0)
+        unlabeled_counts = [others.get(symbol, 0) for symbol in symbols.symbols]
+        return cls(symbols, unlabeled_counts, num_labeled, Symbols.of(pos), Symbols.of(xpos), Symbols.of(feats))
+
+    def to_json(self) -> str:
+        def table(symbols: Symbols) -> dict:
+            return {"symbols": symbols.symbols, "counts": symbols.counts}
+
+        fields = {name: table(getattr(self, name)) for name in ("words", "pos", "xpos", "feats")}
+        fields["unlabeled_counts"] = self.unlabeled_counts
+        fields["num_labeled"] = self.num_labeled
+        return json.dumps(fields, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, fields: dict, file: str) -> "Vocabulary":
+        """What ``to_json`` wrote, parsed; ``file`` is its name in messages."""
+        try:
+            tables = {name: _symbols(fields[name]) for name in ("words", "pos", "xpos", "feats")}
+            counts, num_labeled = fields["unlabeled_counts"], fields["num_labeled"]
+            if not _are_counts(counts) or len(counts) != len(tables["words"]) or type(num_labeled) is not int:
+                raise ValueError
+            if not len(SPECIAL) <= num_labeled <= len(counts):
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            raise DataError(file, None, "this is not the vocabulary of a run") from None
+        return cls(tables["words"], counts, num_labeled, tables["pos"], tables["xpos"], tables["feats"])
+
+
+def _symbols(table: dict) -> Symbols:
+    symbols, counts = table["symbols"], table["counts"]
+    if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+        raise ValueError
+    if not _are_counts(counts) or len(counts) != len(symbols) or tuple(symbols[:2]) != SPECIAL:
+        raise ValueError
+    return Symbols(symbols, counts)
+
+
+def _are_counts(values: object) -> bool:
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 2**62 for value in values)

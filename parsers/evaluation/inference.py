@@ -1,0 +1,98 @@
+"""Parsing a stream of sentences: in batches of similar length, given back in their order, with bounded memory."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from parsers.data.batches import Batch, Encoding, Example, bucketed, collate
+from parsers.data.conllu import Sentence
+from parsers.data.corpus import EVALUATION_BATCH, MAX_CELLS, check_length
+from parsers.evaluation.kbest import best_trees
+from parsers.evaluation.parse import Parse
+from parsers.system import Parser
+
+WINDOW = 1024  # sentences that are held at a time
+TOP = 5  # heads of a word that are kept with their probabilities
+NEGLIGIBLE = 0.0005  # heads less probable than this are not
+
+
+def parse_sentences(
+    model: Parser,
+    encoding: Encoding,
+    sentences: Iterable[Sentence],
+    single_root: bool = True,
+    *,
+    decode: str = "viterbi",
+    constrain: bool = False,
+    top_heads: bool = False,
+    kbest: int | None = None,
+) -> Iterator[Parse]:
+    """Each sentence with its tree.
+
+    Args:
+        decode: "viterbi" for the most probable tree, "mbr" for the one with the most probable arcs.
+        constrain: keep the heads in the file. Where no tree has them, all heads are −1 and ``log_prob`` is −inf.
+        top_heads: fill ``Parse.top_heads``, which is empty otherwise.
+        kbest: how many trees ``Parse.kbest`` is to have, which is None otherwise.
+    """
+    device = next(model.parameters()).device
+    sentences = iter(sentences)
+    model.eval()
+    while window := list(islice(sentences, WINDOW)):
+        for sentence in window:
+            check_length(sentence)
+        examples = [encoding(sentence, keep=True) for sentence in window]
+        found: dict[int, Parse] = {}
+        for chosen in bucketed(examples, EVALUATION_BATCH, MAX_CELLS):
+            batch = collate(chosen, device=device)
+            parses = _parse_batch(model, batch, single_root, decode, constrain, top_heads, kbest)
+            found.update(zip(map(id, chosen), parses, strict=True))
+        for example in examples:
+            yield found[id(example)]
+
+
+@torch.no_grad()
+def _parse_batch(
+    model: Parser,
+    batch: Batch,
+    single_root: bool,
+    decode: str,
+    constrain: bool,
+    top_heads: bool,
+    kbest: int | None,
+) -> Iterator[Parse]:
+    known = _given_heads(batch) if constrain else None
+    trees = model.distribution(batch, single_root, known)
+    heads = trees.mbr if decode == "mbr" else trees.mode
+    log_prob = torch.where(trees.log_partition == -torch.inf, -torch.inf, trees.log_prob(heads))
+    arcs = trees.marginals.gather(1, heads.clamp(0).unsqueeze(1)).squeeze(1).clamp(0, 1)
+    top = _top_heads(trees.marginals, batch.examples) if top_heads else [[] for _ in batch.examples]
+    several = best_trees(trees, kbest) if kbest else [None] * len(batch.examples)
+    columns = (heads, arcs, log_prob, trees.entropy())
+    rows = zip(batch.examples, top, several, *(column.tolist() for column in columns), strict=True)
+    for example, likely, best, tree, probabilities, tree_log_prob, entropy in rows:
+        words = slice(1, len(example) + 1)
+        gold = example.gold if any(head >= 0 for head in example.gold) else None
+        numbers = (min(tree_log_prob, 0.0), max(entropy, 0.0))
+        yield Parse(example.sentence, tree[words], gold, probabilities[words], likely, *numbers, best)
+
+
+def _given_heads(batch: Batch) -> Tensor:
+    heads = torch.full(batch.words.shape, -1)
+    for row, example in zip(heads, batch.examples, strict=True):
+        row[1 : len(example) + 1] = torch.tensor(example.gold)
+    return heads.to(batch.device)
+
+
+def _top_heads(marginals: Tensor, examples: list[Example]) -> list[list[list[tuple[int, float]]]]:
+    values, indices = marginals.clamp(0, 1).topk(min(TOP, marginals.shape[1]), dim=1)  # [B, TOP, N]
+    values, indices = values.transpose(1, 2).tolist(), indices.transpose(1, 2).tolist()
+    return [
+        [
+            [(head, value) for head, value in zip(heads[word], probabilities[word], strict=True) if value >= NEGLIGIBLE]
+            for word in range(1, len(example) + 1)
+        ]
+        for example, heads, probabilities in zip(examples, indices, values, strict=True)
+    ]

@@ -1,0 +1,108 @@
+"""The encoder that all neural systems share: u_t = [tag; word] → two layers of bi-LSTM → o_t. ROOT is a token."""
+
+from argparse import Namespace
+
+import torch
+from torch import Tensor, nn
+
+from parsers.data.batches import Batch
+from parsers.data.noise import Noise, dropout
+from parsers.data.vectors import Vectors
+from parsers.data.vocabulary import UNKNOWN, Symbols, Vocabulary
+
+
+class Encoder(nn.Module):
+    """Batch → states [B, N, ``size``].
+
+    Symbols are dropped in training, that is, replaced by the unknown one, with probability α / (α + count), so that it
+    is learnt what to do with symbols never seen.
+
+    Args:
+        num_words: how many of the vocabulary's words are known; default: those that occur in trees.
+    """
+
+    def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None, num_words: int = 0):
+        super().__init__()
+        self.options = options
+        self.num_words = num_words or vocab.num_labeled
+        self.word = nn.Embedding(self.num_words, options.word_size)
+        self.tag = nn.Embedding(len(vocab.pos), options.tag_size)
+        self.xpos = nn.Embedding(len(vocab.xpos), options.tag_size) if options.xpos else None
+        self.feats = nn.Embedding(len(vocab.feats), options.tag_size, padding_idx=UNKNOWN) if options.feats else None
+        size = options.word_size + options.tag_size * (1 + options.xpos + options.feats)
+        # A table of its own beside the word embeddings; not trained, and kept once per run, not in each checkpoint.
+        self.register_buffer("vectors", None, persistent=False)
+        if vectors is not None:
+            self.vectors = torch.from_numpy(vectors.table)
+            size += self.vectors.shape[1]
+        self.lstm = BiLSTM(size, options.lstm_size, options.layers)
+        self.size = 2 * options.lstm_size
+        for name, symbols in (("word", vocab.words), ("tag", vocab.pos), ("xpos", vocab.xpos)):
+            counts = _drop_rates(symbols, options.word_dropout, self.num_words if name == "word" else None)
+            self.register_buffer(f"{name}_drop", counts, persistent=False)
+
+    def forward(self, batch: Batch) -> Tensor:
+        noise, p = batch.noise, self.options.dropout
+        u = dropout(self.embed(batch), p, noise)
+        return self.lstm(u, batch.lengths, p, noise)
+
+    def embed(self, batch: Batch) -> Tensor:
+        """u_t = [tag; word; …]"""
+        words = torch.where(batch.words < self.num_words, batch.words, UNKNOWN)
+        words, dropped = _drop(words, self.word_drop, batch.noise)
+        parts = [self.tag(_drop(batch.pos, self.tag_drop, batch.noise)[0]), self.word(words)]
+        if self.xpos is not None:
+            parts.append(self.xpos(_drop(batch.xpos, self.xpos_drop, batch.noise)[0]))
+        if self.feats is not None:
+            parts.append(self.feats(batch.feats).sum(2))  # one vector per feature
+        if self.vectors is not None:
+            rows = batch.vectors
+            if batch.noise is not None:  # a dropped word loses its vector half of the time
+                rows = torch.where(dropped & (batch.noise.uniform(batch.N) < 0.5), 0, rows)
+            parts.append(self.vectors[rows])
+        return torch.cat(parts, -1)
+
+
+def _drop_rates(symbols: Symbols, alpha: float, size: int | None) -> Tensor:
+    """α / (α + count); ROOT and words that have no count here are not dropped."""
+    # Never on the meta device, where arithmetic would make torch import its compiler.
+    counts = torch.tensor(symbols.counts[:size], dtype=torch.float32, device="cpu")
+    return torch.where(counts > 0, alpha / (alpha + counts), 0.0)
+
+
+def _drop(numbers: Tensor, rates: Tensor, noise: Noise | None) -> tuple[Tensor, Tensor | None]:
+    if noise is None:
+        return numbers, None
+    dropped = noise.uniform(numbers.shape[1]) < rates[numbers]
+    return torch.where(dropped, UNKNOWN, numbers), dropped
+
+
+class BiLSTM(nn.Module):
+    """Layers of two LSTMs, one of which reads every sentence from its last word to ROOT.
+
+    The second one gets the words in reverse order, so padding comes last for both and never reaches a word: a batch
+    needs no packing, with which 4 sentences take 18.7 ms instead of 10.0 on a CPU, and 64 take 124 instead of 91.
+    """
+
+    def __init__(self, size: int, hidden: int, layers: int):
+        super().__init__()
+        sizes = [size] + [2 * hidden] * (layers - 1)
+        self.forwards = nn.ModuleList(nn.LSTM(size, hidden, batch_first=True) for size in sizes)
+        self.backwards = nn.ModuleList(nn.LSTM(size, hidden, batch_first=True) for size in sizes)
+
+    def forward(self, x: Tensor, lengths: Tensor, p: float = 0.0, noise: Noise | None = None) -> Tensor:
+        """x [B, N, size], lengths [B] (ROOT not counted) → [B, N, 2 · hidden]; p is the dropout between layers."""
+        # Half precision on a CPU: oneDNN has no such LSTM on most machines, so it stays in float32 there.
+        with torch.autocast(x.device.type, enabled=x.is_cuda and torch.is_autocast_enabled("cuda")):
+            if not x.is_cuda:
+                x = x.to(torch.promote_types(x.dtype, torch.float32))
+            position = torch.arange(x.shape[1], device=x.device)
+            last = lengths.unsqueeze(1)
+            mirror = torch.where(position <= last, last - position, position).unsqueeze(2)  # its own inverse
+            for layer, (ltr, rtl) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+                if layer:
+                    x = dropout(x, p, noise)
+                right = ltr(x)[0]
+                left = rtl(x.gather(1, mirror.expand(x.shape)))[0]
+                x = torch.cat((right, left.gather(1, mirror.expand(left.shape))), -1)
+        return x

@@ -1,0 +1,134 @@
+"""The interface between a system and the training loop. A system is a subclass of Parser in a file of its own.
+
+parsers/__init__.py explains it on one page.
+"""
+
+from argparse import Namespace, _ArgumentGroup
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+import tritree
+from parsers.data.batches import Batch
+from parsers.data.vectors import Vectors
+from parsers.data.vocabulary import Vocabulary
+from parsers.networks.encoder import Encoder
+from parsers.networks.scorer import ArcScorer
+
+if TYPE_CHECKING:
+    from parsers.data.corpus import Data
+    from parsers.training.processes import Group
+
+Metrics = dict[str, float | Tensor]
+Loss = Callable[[Batch], tuple[Tensor, Metrics]]
+
+
+@dataclass
+class Context:
+    """What a hook can use. Epochs count from 1 in each stage; ``epochs`` is the most there can be."""
+
+    data: "Data"
+    group: "Group"
+    options: Namespace
+    stage: int
+    epoch: int
+    epochs: int
+
+    @property
+    def progress(self) -> float:
+        """0 in the first epoch, 1 in the last: what schedules are made of."""
+        return (self.epoch - 1) / max(1, self.epochs - 1)
+
+
+class Parser(nn.Module):
+    """Scores arcs; learns from trees and, if ``uses_unlabeled``, from sentences without trees.
+
+    Parameters and buffers are saved and restored by the loop; ``resizable`` names buffers whose shape may differ from
+    the one at construction.
+    """
+
+    uses_unlabeled = False
+    uses_words = True  # and XPOS, FEATS, vectors; tags are used by all
+    stages = 1
+    trees_first = False  # the first stage learns from trees alone; without unlabelled sentences it is the only one
+    resizable: tuple[str, ...] = ()
+
+    @classmethod
+    def add_options(cls, group: _ArgumentGroup) -> None:
+        """Declares the options that only this system has."""
+
+    def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None, num_words: int = 0):
+        super().__init__()
+        self.options, self.vocab, self.vectors = options, vocab, vectors
+        self.encoder = Encoder(options, vocab, vectors, num_words)
+        self.scorer = ArcScorer(self.encoder.size, options.hidden_size, options.distance)
+
+    def arc_scores(self, batch: Batch) -> Tensor:
+        """s(h, m), [B, N, N]: what the best tree is made from."""
+        return self.scorer(self.encoder(batch), self.options.dropout, batch.noise)
+
+    def distribution(self, batch: Batch, single_root: bool = True, known: Tensor | None = None) -> tritree.TreeCRF:
+        """The trees with their probabilities; with ``known`` heads [B, N] (−1: free), those that have them."""
+        scores = self.arc_scores(batch)
+        if known is not None:
+            scores = tritree.constrain(scores, known)
+        return tritree.TreeCRF(scores, batch.lengths, single_root=single_root, validate_args=False)
+
+    def predict(self, batch: Batch, single_root: bool = True) -> Tensor:
+        """Heads of the best trees, [B, N]."""
+        return self.distribution(batch, single_root).mode
+
+    def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        """The loss, summed over the sentences of the batch, and sums to be logged per word."""
+        raise NotImplementedError
+
+    def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        raise NotImplementedError
+
+    def steps(self, context: Context) -> Iterator[tuple[Loss, Batch]]:
+        """The steps of an epoch: a loss, and the batch to be given to it.
+
+        Here: all labelled batches, and after each of them an unlabelled one if the system uses them.
+        """
+        data, epoch = context.data, context.epoch
+        done = (epoch - 1) * data.num_labeled_batches
+        unlabeled = data.unlabeled_forever(start=done) if self.learns_from_text(context) else None
+        for batch in data.labeled_batches(context.stage, epoch):
+            yield self.labeled_loss, batch
+            if unlabeled is not None:
+                yield self.unlabeled_loss, next(unlabeled)
+
+    def num_steps(self, context: Context) -> int:
+        """How many steps an epoch has, for the time that is left."""
+        return context.data.num_labeled_batches * (2 if self.learns_from_text(context) else 1)
+
+    def learns_from_text(self, context: Context) -> bool:
+        """Whether this stage has steps on unlabelled sentences."""
+        too_early = self.trees_first and context.stage == 1
+        return self.uses_unlabeled and not too_early and bool(context.data.unlabeled)
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=self.options.learning_rate, fused=True)
+
+    def begin_stage(self, context: Context) -> bool:
+        """Runs before the first epoch of each stage; from the second stage on, with the best weights of the one before.
+        Returns whether a parser is started anew: then it need not be better than those before to go on."""
+        return False
+
+    def begin_epoch(self, context: Context) -> None:
+        """Runs before the steps of an epoch, and again when a run is resumed inside of it: what it does must follow
+        from the context and from what is saved."""
+
+    def end_epoch(self, context: Context) -> Metrics:
+        """Runs after the steps of an epoch, before the dev set is parsed. Returns figures to be logged."""
+        return {}
+
+    def extra_state(self) -> dict:
+        """What else must be saved: numbers, strings, lists and dicts of them, as JSON has them."""
+        return {}
+
+    def load_extra_state(self, state: dict) -> None:
+        """Takes back what ``extra_state`` gave; a ValueError or KeyError if it can't be that."""

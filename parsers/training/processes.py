@@ -1,0 +1,108 @@
+"""Several processes that share each batch: `torchrun --nproc-per-node 2 train.py …` (gloo on CPUs, NCCL on GPUs).
+
+Each process takes every world-th sentence of the same batch, with the same random numbers as if it were alone (see
+noise.py). A loss is divided by the words of the whole batch, so gradients are added up, not averaged, and the result
+is that of one process, up to rounding. Only process 0 writes.
+"""
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from parsers.io.errors import UserError
+
+
+class Group:
+    """The processes of a run; a single one without torchrun. Use as a context manager."""
+
+    def __init__(self, device: str | None = None):
+        self.rank = int(os.environ.get("RANK", 0))
+        self.world = int(os.environ.get("WORLD_SIZE", 1))
+        self.device = choose_device(device, int(os.environ.get("LOCAL_RANK", 0)))
+
+    def __enter__(self) -> "Group":
+        if self.world > 1:
+            # Its functions have the group of the moment they are imported as default. Torch imports it at some time:
+            # after this, the group would outlive __exit__, and its threads abort the process when Python ends.
+            import torch.distributed.nn  # noqa: F401
+
+            backend = "nccl" if self.device.type == "cuda" else "gloo"
+            dist.init_process_group(backend, timeout=timedelta(minutes=30))
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self.world > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
+    @property
+    def writes(self) -> bool:
+        return self.rank == 0
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """Adds up a tensor over the processes, in place. It may be on any device."""
+        if self.world > 1:
+            shared = tensor.to(self.device) if tensor.device.type != self.device.type else tensor
+            dist.all_reduce(shared)
+            if shared is not tensor:
+                tensor.copy_(shared)
+        return tensor
+
+    def sum_numbers(self, numbers: list[float]) -> list[float]:
+        return self.sum_(torch.tensor(numbers, dtype=torch.float64)).tolist() if self.world > 1 else numbers
+
+    def add_up(self, figures: dict[str, float]) -> dict[str, float]:
+        """Adds up figures by name. A process that had no sentences may lack some."""
+        if self.world == 1:
+            return figures
+        parts: list = [None] * self.world
+        dist.all_gather_object(parts, figures)
+        names = sorted(set().union(*parts))
+        return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
+
+    def sum_gradients(self, module: nn.Module, wishes: list[bool]) -> list[bool]:
+        """Adds up the gradients. A parameter that no process has a gradient for keeps none.
+
+        Wishes travel along: returns which of them any process has.
+        """
+        if self.world == 1:
+            return wishes
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        flags = torch.tensor([float(f) for f in (*wishes, *(p.grad is not None for p in parameters))]).to(self.device)
+        grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        flat = torch.cat([flags, *(grad.reshape(-1) for grad in grads)])
+        dist.all_reduce(flat)
+        flags, *grads = flat.split([len(flags), *(p.numel() for p in parameters)])
+        flags = [flag > 0 for flag in flags.tolist()]
+        for parameter, grad, present in zip(parameters, grads, flags[len(wishes) :], strict=True):
+            parameter.grad = grad.view_as(parameter) if present else None
+        return flags[: len(wishes)]
+
+    def share(self, value: str = "") -> str:
+        """The string that process 0 has, on all processes; they wait for it."""
+        if self.world > 1:
+            values = [value]
+            dist.broadcast_object_list(values, device=self.device)
+            value = values[0]
+        return value
+
+
+def choose_device(name: str | None, local_rank: int) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"--device {name}: there is no such kind of device; cpu, cuda or cuda:0") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"--device {name}: only cpu and cuda are supported")
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        index = device.index if device.index is not None else local_rank
+        if index >= count:
+            raise UserError(f"--device {name}: torch sees {count} CUDA devices here")
+        device = torch.device("cuda", index)
+        torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,66 @@
+"""What a person sees of a training: a live line with rich on a terminal, plain lines elsewhere."""
+
+import contextlib
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from parsers.io.output import writing
+
+
+class Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Rich would end the program without a word."""
+        raise BrokenPipeError
+
+
+class Display:
+    """Progress of a run. Nothing is shown if ``quiet``, as on all processes but the first."""
+
+    def __init__(self, quiet: bool = False):
+        self.console = Screen(quiet=quiet, highlight=False, soft_wrap=True)
+        self.live = self.console.is_terminal and not quiet
+        self.progress: Progress | None = None
+        self.shown = 0.0
+
+    def say(self, text: str) -> None:
+        with writing("standard output"):
+            self.console.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        """Something the user should know; also where output goes into a file."""
+        if not self.console.quiet:
+            print(text, file=sys.stderr)
+
+    def status(self, text: str) -> contextlib.AbstractContextManager:
+        """Shown while the block runs, on a terminal."""
+        return self.console.status(text) if self.live else contextlib.nullcontext()
+
+    def begin_epoch(self, name: str, steps: int, done: int) -> None:
+        if self.live:
+            columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[text]}"))
+            self.progress = Progress(*columns, TimeElapsedColumn(), console=self.console, transient=True, expand=True)
+            self.task = self.progress.add_task(name, total=steps, completed=done, text="")
+            self.progress.start()
+
+    def due(self) -> bool:
+        """Whether it is time to show new figures: a few times a second at most."""
+        return self.progress is not None and time.monotonic() - self.shown > 0.25
+
+    def step(self, done: int, text: str) -> None:
+        self.shown = time.monotonic()
+        self.progress.update(self.task, completed=done, text=text)
+
+    def end_epoch(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None
+
+
+def duration(seconds: float) -> str:
+    """1:02:03 or 4:05"""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

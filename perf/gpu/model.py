@@ -1,0 +1,205 @@
+"""How many programs fit on a multiprocessor, and how long kernels should take on an H100: a model, not a measurement.
+
+**Occupancy.** A multiprocessor holds as many programs of W warps as all of these allow:
+
+    registers    each warp takes 32 · registers, rounded up to 256, from its scheduler's part of the file, a quarter
+    shared       each program takes what it uses and 1 KB, rounded up to 128 bytes
+    warps        at most 64, so ⌊64 / W⌋ programs
+    programs     at most 32
+
+(AMD: a compute unit has four SIMDs with 512 vector registers each, taken in units of 8, at most 8 waves per SIMD, 64 KB
+of shared memory.)
+
+**Time**, for B ≤ 132 sentences, one program each. There are 132 multiprocessors at 1.755 GHz, so all programs run at
+once, in one wave, each alone on its multiprocessor with its four schedulers: latency counts, and occupancy does not.
+What one warp does is played through on the machine code. Instructions are issued in order, one per cycle (where there
+are more than four warps, each has its share of the cycles), each when
+
+    its operands are ready    5 cycles after an arithmetic instruction, 24 after exp2 and the like, 41 after a load
+                              that hits L1, 263 after one that hits L2
+    its unit is free          a scheduler's special function unit takes 8 cycles per warp (16 results per cycle and
+                              multiprocessor); loads and stores share one path, 2 cycles per warp (128 bytes per
+                              cycle, and rows are not aligned), or longer where L2 delivers them (24 bytes per cycle)
+
+and a barrier takes 40 cycles. Loads of an inner loop hit L1 (192 KB) in proportion to the part of the sentence's chart
+that fits there (half of it is in use), and else L2; all others, of scores and of what was just written, hit L2.
+
+    diagonals    the inner loop, as often as the diagonal has splits (inside) or wider spans (outside), and the
+                 shortest way through the remaining code from diagonal to diagonal
+    walks        the code of a round, for each round, and for samples the two inner loops, as often as the widest item
+                 has splits. Rounds and widths are the largest among the best trees of 128 random sentences
+    launch       4 µs per kernel
+
+Not in the model: diagonal 0, the sum of the column maxima, memory beyond L2, the host.
+
+All of these figures are assumptions. The cache latencies are near those that microbenchmarks of the H100 report (Luo et
+al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", 2024).
+"""
+
+import functools
+import math
+import re
+from typing import NamedTuple
+
+import tritree
+from perf.cases import uniform
+from perf.gpu.code import Compiled
+from perf.gpu.machine_code import Instruction
+
+BATCH, LENGTHS = 128, (40, 100)
+
+MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 4, 1.755e9
+LAUNCH = 4e-6
+ARITHMETIC, SPECIAL, L1, L2, BARRIER = 5, 24, 41, 263, 40
+SPECIAL_UNIT, LOAD_PATH = 8, 2
+L1_BYTES, L2_BYTES_PER_CYCLE = 192 * 1024, 24
+
+SHARED_KB = {"cuda:80": 164, "cuda:90": 228, "cuda:100": 228, "hip:gfx942": 64}
+
+
+def assumptions() -> dict:
+    return {
+        "batch": BATCH,
+        "lengths": LENGTHS,
+        "sms": MULTIPROCESSORS,
+        "clock": CLOCK / 1e9,
+        "arithmetic": ARITHMETIC,
+        "special": SPECIAL,
+        "l1": L1,
+        "l2": L2,
+        "path": LOAD_PATH,
+        "bandwidth": L2_BYTES_PER_CYCLE,
+        "barrier": BARRIER,
+        "launch": 1e6 * LAUNCH,
+    }
+
+
+class Occupancy(NamedTuple):
+    warps: int
+    most: int
+    limit: str
+
+
+def occupancy(facts: dict) -> Occupancy:
+    """Resident warps per multiprocessor, and what bounds them."""
+    warps, registers, shared = facts["warps"], facts["registers"], facts["shared_memory"]
+    if facts["target"].startswith("cuda"):
+        most, programs = 64, 32
+        by_registers = 4 * (16384 // round_up(32 * registers, 256))
+        shared = round_up(shared + 1024, 128)
+    else:
+        most, programs = 32, 32
+        by_registers = min(4 * (512 // round_up(registers, 8)), most)
+    limits = {
+        "registers": by_registers // warps,
+        "shared": SHARED_KB[facts["target"]] * 1024 // shared if shared else programs,
+        "warps": most // warps,
+        "programs": programs,
+    }
+    limit = min(limits, key=lambda name: (limits[name], name != "warps"))
+    return Occupancy(limits[limit] * warps, most, limit)
+
+
+def round_up(x: int, unit: int) -> int:
+    return -(-x // unit) * unit
+
+
+def seconds(kernel: Compiled, l: int) -> float:
+    """The time of one launch over BATCH sentences of l words."""
+    assert BATCH <= MULTIPROCESSORS
+    facts, code, inner = kernel
+    N = l + 1
+    in_use = N * facts["PLANES"] * facts["PITCH"] * 4 / 2
+    misses = max(0.0, 1 - L1_BYTES / in_use)
+
+    def cycles(numbers: list[int], turns: int, missing: float) -> int:
+        return issue([code.instructions[k] for k in numbers] * turns, facts["warps"], missing)
+
+    loop = sorted(inner.body)
+    turn = (cycles(loop, 6, misses) - cycles(loop, 2, misses)) / 4
+    header, body, _ = code.outermost_loop()
+    if facts["kernel"] == "walk_kernel":
+        rounds, widths = depth(l)
+        between = cycles([header, *code.shortest([header], header)], 1, 1.0)
+        total = rounds * between
+        if facts["inner_terms"]:
+            total += 2 * widths * turn / facts["inner_terms"]
+    else:
+        way = [header, *code.shortest([header], inner.header), *code.shortest(inner.body & body, header)]
+        between = cycles(way, 1, 1.0)
+        splits = l * (l - 1) / 2  # Σ w − 1, or Σ l − w, over the diagonals 1 ≤ w ≤ l
+        total = l * between + splits * turn * 3 / facts["inner_terms"]
+    return LAUNCH + total / CLOCK
+
+
+def issue(instructions: list[Instruction], warps: int, misses: float) -> int:
+    """When the last of them is issued."""
+    ready: dict[str, float] = {}
+    free: dict[str, float] = {}
+    sharing = max(1.0, warps / SCHEDULERS)
+    now = 0.0
+    for instruction in instructions:
+        op = instruction.op
+        reads, writes = registers(instruction)
+        now = max([now + sharing, *(ready.get(r, 0) for r in reads)])
+        latency = ARITHMETIC
+        if op.startswith("MUFU"):
+            now = max(now, free.get("special", 0))
+            free["special"], latency = now + sharing * SPECIAL_UNIT, SPECIAL
+        elif op.startswith(("LDG", "STG")):
+            now = max(now, free.get("path", 0))
+            free["path"] = now + warps * max(LOAD_PATH, misses * 128 / L2_BYTES_PER_CYCLE)
+            latency = L1 + misses * (L2 - L1)
+        elif op.startswith("BAR"):
+            now += BARRIER
+        ready |= dict.fromkeys(writes, now + latency)
+    return math.ceil(now)
+
+
+def registers(instruction: Instruction) -> tuple[set[str], set[str]]:
+    """What an instruction reads and writes. Results come first: one register, or two, or with it a predicate."""
+    op, operands, predicate = instruction
+    parts = [part.strip() for part in operands.split(",")]
+    results = 0 if op.startswith(("ST", "BRA", "BAR", "EXIT")) else 1
+    results += results and len(parts) > 1 and bool(re.fullmatch(r"U?P(\d|T)", parts[1])) and "SEL" not in op
+    wide = re.search(r"\.(WIDE|64)\b", op)
+
+    def names(text: str, pair: bool = False) -> set[str]:
+        found = re.findall(r"\b(UR|R|UP|P)(\d+)\b(\.64)?", text)
+        both = {f"{kind}{int(n) + 1}" for kind, n, double in found if (double or pair) and kind in ("R", "UR")}
+        return {kind + n for kind, n, _ in found} | both
+
+    written = names(" ".join(parts[:results]), pair=bool(wide))
+    return names(" ".join([*parts[results:], predicate])), written
+
+
+@functools.cache
+def depth(l: int) -> tuple[int, int]:
+    """Rounds of a walk, and the sum over them of the widest item: the largest of BATCH trees (tritree/gpu/walk.py)."""
+    scores, lengths = uniform(BATCH, l).batch()
+    found = [walk(heads) for heads in tritree.viterbi(scores, lengths)[1].tolist()]
+    return max(rounds for rounds, _ in found), max(widths for _, widths in found)
+
+
+def walk(heads: list[int]) -> tuple[int, int]:
+    """Expand C[0,n] and all that remains of it, round by round."""
+    items, rounds, widths = [(0, len(heads) - 1)], 0, 0
+    while items:
+        rounds += 1
+        widths += max(abs(m - h) for h, m in items)
+        items = [rest for h, m in items for rest in expand(heads, h, m) if rest[0] != rest[1]]
+    return rounds, widths
+
+
+def expand(heads: list[int], h: int, m: int) -> list[tuple[int, int]]:
+    """C[h,m] is the arc to h's farthest modifier k, and C[k,m], and what is between h and k: C[h,q] and C[k,q±1]."""
+    side = 1 if m > h else -1
+    k = next(k for k in range(m, h, -side) if heads[k] == h)
+    # q is the last word on k's side that belongs to h.
+    q = h
+    for x in range(h + side, k, side):
+        top = x
+        while top not in (h, k):
+            top = heads[top]
+        q = x if top == h else q
+    return [(k, m), (h, q), (k, q + side)]

@@ -1,0 +1,33 @@
+"""Learning curves of runs, and histories that are none."""
+
+import pytest
+
+from parsers.evaluation.plots import read_history
+from parsers.io.errors import DataError, UserError
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "has no metrics.jsonl yet: no epoch has ended"),
+        ("", "this file is empty"),
+        ('{"epoch": 1}\n{"epoch": 2', ":2: expected a JSON object: the file is damaged"),
+        ("[1]\n", ":1: expected a JSON object"),
+        pytest.param("[" * 100_000, ":1: expected a JSON object", id="deep"),
+    ],
+)
+def test_histories_that_are_none(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "metrics.jsonl").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_history(tmp_path)
+
+
+def test_only_numbers_are_kept(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"epoch": 1, "loss": 0.5, "note": "x"}\n')
+    assert read_history(tmp_path) == [{"epoch": 1, "loss": 0.5}]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError):
+        read_history(tmp_path)
