@@ -8,9 +8,9 @@ import os
 import sys
 
 from parsers.data.conllu import check_file
+from parsers.io.arguments import Quiet, help_format, not_empty, number
 from parsers.io.command import run_command
 from parsers.io.errors import UserError
-from parsers.options import Quiet, help_format, not_empty, number
 
 USAGE = """evaluate.py RUN FILE.conllu [options]
        evaluate.py RUN --treebank DIR [--split dev] [options]

@@ -45,8 +45,9 @@ def train(options, sources, run, group, display) -> int:
     # Kept in config.json: torch's sums depend on the number of threads, and a resumed run must go on as it began.
     options.threads = options.threads or torch.get_num_threads()
     torch.set_num_threads(options.threads)
+    with_unlabeled = options.use_unlabeled and load_parser(options.model).uses_unlabeled
     if is_new:
-        corpus = Corpus(options, sources)
+        corpus = Corpus(options, sources, with_unlabeled)
         vocab = corpus.vocabulary(options)
         vectors = read_vectors(options.embeddings) if options.embeddings else None
         check_model_fits(options, vocab, vectors)
@@ -58,7 +59,7 @@ def train(options, sources, run, group, display) -> int:
         return 0
     else:
         run.check_files(sources)
-        corpus, vocab, vectors = Corpus(options, sources), run.vocab(), run.vectors()
+        corpus, vocab, vectors = Corpus(options, sources, with_unlabeled), run.vocab(), run.vectors()
         check_model_fits(options, vocab, vectors)
     data = encode(options, corpus, vocab, vectors)
 

@@ -26,7 +26,7 @@ import tritree
 from parsers.data.batches import Batch, tree_arcs
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
-from parsers.options import number
+from parsers.io.arguments import number
 from parsers.system import Context, Metrics, Parser
 
 BINS = (1, 2, 3, 4, 5, 10)  # lengths of arcs: 1, …, 5, 6–10, more

@@ -26,7 +26,7 @@ from parsers.data.batches import Batch, tree_arcs
 from parsers.data.noise import Noise, dropout
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import UNKNOWN, Vocabulary
-from parsers.options import SIZE, number
+from parsers.io.arguments import SIZE, number
 from parsers.system import Metrics, Parser
 
 

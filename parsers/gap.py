@@ -41,9 +41,8 @@ from parsers.data.batches import Batch, tree_arcs
 from parsers.data.corpus import EVALUATION_BATCH
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import ROOT, UNKNOWN, Vocabulary
-from parsers.evaluation.metrics import Scores
+from parsers.io.arguments import number
 from parsers.networks.theta import Counts, Theta
-from parsers.options import number
 from parsers.system import Context, Metrics, Parser
 from tritree import TreeCRF
 
@@ -233,16 +232,15 @@ class GAP(Parser):
 
     def choose_weight(self, context: Context) -> None:
         """λ with which most words of the dev set get the right head; the smallest of equals."""
-        scores = [Scores() for _ in WEIGHTS]
+        correct = [0] * len(WEIGHTS)
         for batch in context.data.batches(context.data.dev, EVALUATION_BATCH):
             if not batch.examples:
                 continue
             s, log_theta = self.encoder_scores(batch), self.log_theta(batch)
-            for weight, score in zip(WEIGHTS, scores, strict=True):
+            for i, weight in enumerate(WEIGHTS):
                 heads = tritree.viterbi(s + (weight * log_theta).to(s.dtype), batch.lengths, single_root=True)[1]
-                for example, row in zip(batch.examples, heads.tolist(), strict=True):
-                    score.add(row[1 : len(example) + 1], example.gold, example.punctuation)
-        correct = context.group.sum_numbers([score.correct for score in scores])
+                correct[i] += batch.count_correct(heads)
+        correct = context.group.sum_numbers(correct)
         self.theta_weight.fill_(WEIGHTS[correct.index(max(correct))])
 
 

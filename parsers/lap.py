@@ -18,8 +18,8 @@ from parsers.data.batches import Batch
 from parsers.data.noise import Noise, dropout
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import UNKNOWN, Vocabulary
+from parsers.io.arguments import COUNT, SHARE, SIZE, number
 from parsers.networks.scorer import ArcScorer
-from parsers.options import COUNT, SHARE, SIZE, number
 from parsers.system import Context, Metrics, Parser
 
 NEGATIVES = "words that each word is told from, drawn for each step; 0 or beyond the vocabulary: all words (1000)"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import tritree
 from parsers.data.batches import Batch
-from parsers.options import number
+from parsers.io.arguments import number
 from parsers.system import Context, Metrics, Parser
 
 

@@ -23,8 +23,8 @@ import tritree
 from parsers.data.batches import Batch
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
+from parsers.io.arguments import COUNT, SHARE, number
 from parsers.nmp import NMP
-from parsers.options import COUNT, SHARE, number
 from parsers.system import Context, Metrics, Parser
 
 

@@ -6,21 +6,18 @@ parsers/__init__.py explains it on one page.
 from argparse import Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 import tritree
 from parsers.data.batches import Batch
+from parsers.data.corpus import Data
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
+from parsers.networks.device import Processes
 from parsers.networks.encoder import Encoder
 from parsers.networks.scorer import ArcScorer
-
-if TYPE_CHECKING:
-    from parsers.data.corpus import Data
-    from parsers.training.processes import Group
 
 Metrics = dict[str, float | Tensor]
 Loss = Callable[[Batch], tuple[Tensor, Metrics]]
@@ -30,8 +27,8 @@ Loss = Callable[[Batch], tuple[Tensor, Metrics]]
 class Context:
     """What a hook can use. Epochs count from 1 in each stage; ``epochs`` is the most there can be."""
 
-    data: "Data"
-    group: "Group"
+    data: Data
+    group: Processes
     options: Namespace
     stage: int
     epoch: int

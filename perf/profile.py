@@ -143,7 +143,7 @@ def main(arguments: list[str]) -> int:
         build_parser(options.model).print_help()
         return 0
     sources, group = find_sources(options), Group(options.device)
-    corpus = Corpus(options, sources)
+    corpus = Corpus(options, sources, options.use_unlabeled and load_parser(options.model).uses_unlabeled)
     vocab = corpus.vocabulary(options)
     data = encode(options, corpus, vocab)
     data.place(group.rank, group.world, group.device)

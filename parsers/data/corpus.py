@@ -14,10 +14,10 @@ from pathlib import Path
 
 import torch
 
-from parsers import load_parser
 from parsers.data import synthetic
-from parsers.data.batches import Batch, Encoding, Example, bucketed, collate
+from parsers.data.batches import Batch, bucketed, collate
 from parsers.data.conllu import Sentence, read
+from parsers.data.examples import Example, Indexer
 from parsers.data.noise import seed_of
 from parsers.data.projective import projectivize
 from parsers.data.vectors import Vectors
@@ -132,11 +132,10 @@ class Unlabeled:
 class Corpus:
     """The sentences of a run: trees, others if the system uses them, dev and test set."""
 
-    def __init__(self, options: Namespace, sources: Sources):
+    def __init__(self, options: Namespace, sources: Sources, with_unlabeled: bool):
         trees = [checked_tree(sentence, "training") for sentence in sources.sentences("train")]
         self.labeled, others = split_labeled(trees, options.labeled, options.seed)
-        wanted = options.use_unlabeled and load_parser(options.model).uses_unlabeled
-        self.unlabeled = Unlabeled(others, sources) if wanted else ()
+        self.unlabeled = Unlabeled(others, sources) if with_unlabeled else ()
         self.dev = [checked_tree(sentence, "the dev set") for sentence in sources.sentences("dev")]
         self.test = [checked_tree(sentence, "the test set") for sentence in sources.sentences("test")]
 
@@ -217,7 +216,7 @@ class Data:
 class _Encoded:
     """Sentences that are encoded while they are read."""
 
-    def __init__(self, sentences: Iterable[Sentence], encoding: Encoding):
+    def __init__(self, sentences: Iterable[Sentence], encoding: Indexer):
         self.sentences, self.encoding = sentences, encoding
 
     def __iter__(self) -> Iterator[Example]:
@@ -226,7 +225,7 @@ class _Encoded:
 
 def encode(options: Namespace, corpus: Corpus, vocab: Vocabulary, vectors: Vectors | None = None) -> Data:
     """All of it as numbers. Non-projective trees are lifted where they are learnt from, and only there."""
-    encoding = Encoding(vocab, vectors)
+    encoding = Indexer(vocab, vectors)
     labeled, lifted, lifts = [], 0, 0
     for sentence in corpus.labeled:
         heads, count = projectivize(sentence.heads)

@@ -26,6 +26,14 @@ def part_of_speech(upos: str, xpos: str) -> str:
     return upos if upos != "_" else xpos
 
 
+# Where UPOS is empty: the punctuation tags of the Penn Treebank.
+_PUNCTUATION = {"``", "''", ",", ".", ":", "PUNCT"}
+
+
+def is_punctuation(upos: str, xpos: str) -> bool:
+    return upos == "PUNCT" if upos != "_" else xpos in _PUNCTUATION
+
+
 def features(feats: str) -> list[str]:
     """`Case=Nom|Number=Sing` as two symbols."""
     return [] if feats == "_" else feats.split("|")

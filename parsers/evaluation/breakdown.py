@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from parsers.data.vocabulary import part_of_speech
-from parsers.evaluation.metrics import Scores, is_punctuation
+from parsers.data.vocabulary import is_punctuation, part_of_speech
+from parsers.evaluation.metrics import Scores
 from parsers.evaluation.parse import Parse
 
 SENTENCE_LENGTHS = (5, 10, 20, 30, 40, 50)  # up to 5 words, 6–10, …, more than 50

@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 from itertools import tee
 from pathlib import Path
 
-from parsers.data.batches import Encoding
 from parsers.data.conllu import Sentence, read
 from parsers.data.corpus import find_split, find_treebank
+from parsers.data.examples import Indexer
+from parsers.data.vocabulary import is_punctuation
 from parsers.evaluation.breakdown import Breakdown
 from parsers.evaluation.calibration import Calibration, reliability_plot
 from parsers.evaluation.comparison import HEADER, Comparison
 from parsers.evaluation.confidence import confidence_record, with_confidence
 from parsers.evaluation.inference import parse_sentences
 from parsers.evaluation.kbest import Oracle, kbest_record, with_kbest
-from parsers.evaluation.metrics import Scores, is_punctuation
+from parsers.evaluation.metrics import Scores
 from parsers.evaluation.parse import Parse
 from parsers.evaluation.plots import comparison_plot, read_history, summarize
 from parsers.evaluation.tables import (
@@ -36,8 +37,8 @@ from parsers.evaluation.tables import (
 )
 from parsers.io.errors import DataError, UserError
 from parsers.io.output import output
+from parsers.networks.device import choose_device
 from parsers.runs.run import Run
-from parsers.training.processes import choose_device
 
 DOUBT = 0.9
 ONE_WORD = Sentence("", 1, ["a"], ["_"], ["_"], ["_"], [-1], [], [])
@@ -63,7 +64,7 @@ class RunParser:
         with waiting("loading the model (and compiling for half a minute, the first time)"):
             run = Run.open(path)
             self.model, vocab, vectors = run.load_model(run.config()[0], choose_device(options.device, 0))
-            self.encoding = Encoding(vocab, vectors)
+            self.encoding = Indexer(vocab, vectors)
             list(self._parse([ONE_WORD]))  # has the kernels ready before the clock runs
 
     def _parse(self, sentences: Iterable[Sentence]) -> Iterator[Parse]:

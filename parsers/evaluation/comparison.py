@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from parsers.data.vocabulary import part_of_speech
-from parsers.evaluation.metrics import is_punctuation
+from parsers.data.vocabulary import is_punctuation, part_of_speech
 from parsers.evaluation.parse import Parse
 
 DRAWS = 10_000

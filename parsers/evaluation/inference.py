@@ -6,9 +6,10 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from parsers.data.batches import Batch, Encoding, Example, bucketed, collate
+from parsers.data.batches import Batch, bucketed, collate
 from parsers.data.conllu import Sentence
 from parsers.data.corpus import EVALUATION_BATCH, MAX_CELLS, check_length
+from parsers.data.examples import Example, Indexer
 from parsers.evaluation.kbest import best_trees
 from parsers.evaluation.parse import Parse
 from parsers.system import Parser
@@ -20,7 +21,7 @@ NEGLIGIBLE = 0.0005  # heads less probable than this are not
 
 def parse_sentences(
     model: Parser,
-    encoding: Encoding,
+    encoding: Indexer,
     sentences: Iterable[Sentence],
     single_root: bool = True,
     *,

@@ -2,13 +2,6 @@
 
 from dataclasses import astuple, dataclass
 
-# Where UPOS is empty: the punctuation tags of the Penn Treebank.
-_PUNCTUATION = {"``", "''", ",", ".", ":", "PUNCT"}
-
-
-def is_punctuation(upos: str, xpos: str) -> bool:
-    return upos == "PUNCT" if upos != "_" else xpos in _PUNCTUATION
-
 
 @dataclass
 class Scores:

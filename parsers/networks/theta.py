@@ -8,7 +8,7 @@ keeps log θ finite and, unlike the same small number for every pair, does not r
 import torch
 from torch import Tensor, nn
 
-from parsers.training.processes import Group
+from parsers.networks.device import Processes
 
 MAX_CELLS = 2**22  # pairs that are kept, those with the largest counts: 64 MiB
 PENDING = 2**20  # pairs that wait to be added up
@@ -44,7 +44,7 @@ class Counts:
             kept = self.sums.topk(self.max_cells, sorted=False).indices.sort().values
             self.keys, self.sums = self.keys[kept], self.sums[kept]
 
-    def sum_over(self, group: Group) -> None:
+    def sum_over(self, group: Processes) -> None:
         """Adds the sums of all processes. Each of them writes its pairs into a part of one long vector."""
         self.merge()
         if group.world == 1:

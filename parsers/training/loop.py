@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 import tritree
-from parsers.data.batches import Batch, Example
+from parsers.data.batches import Batch
 from parsers.data.corpus import EVALUATION_BATCH, Data
+from parsers.data.examples import Example
 from parsers.data.noise import seed_of
 from parsers.evaluation.metrics import Scores
 from parsers.evaluation.plots import draw_curves

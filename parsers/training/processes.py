@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from parsers.io.errors import UserError
+from parsers.networks.device import choose_device
 
 
 class Group:
@@ -87,22 +87,3 @@ class Group:
             dist.broadcast_object_list(values, device=self.device)
             value = values[0]
         return value
-
-
-def choose_device(name: str | None, local_rank: int) -> torch.device:
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"--device {name}: there is no such kind of device; cpu, cuda or cuda:0") from None
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"--device {name}: only cpu and cuda are supported")
-    if device.type == "cuda":
-        count = torch.cuda.device_count()
-        index = device.index if device.index is not None else local_rank
-        if index >= count:
-            raise UserError(f"--device {name}: torch sees {count} CUDA devices here")
-        device = torch.device("cuda", index)
-        torch.cuda.set_device(device)
-    return device

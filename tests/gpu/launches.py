@@ -6,8 +6,7 @@ from unittest import mock
 
 import torch
 
-from tritree import gpu
-from tritree.gpu import chart
+from tritree.gpu import backend, chart
 
 SHAPES = ["one program per sentence", "one launch per diagonal"]
 
@@ -27,5 +26,5 @@ def run(name: str, scores: torch.Tensor, lengths: torch.Tensor, single_root: boo
         "sample": [torch.tensor([0x123456789ABCDEF]), 2],
         "topk": [3],
     }
-    out = getattr(gpu, name)(scores, lengths, *extra.get(name, []), single_root)
+    out = getattr(backend, name)(scores, lengths, *extra.get(name, []), single_root)
     return [out] if isinstance(out, torch.Tensor) else list(out)

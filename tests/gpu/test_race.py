@@ -1,13 +1,11 @@
 """No kernel has a race, and each of them has one without its barriers."""
 
-import importlib
-
 import pytest
 import torch
 
 from tests.gpu.launches import SHAPES, launched_as, run
 from tests.gpu.racecheck import recording
-from tritree.gpu import chart
+from tritree.gpu import chart, inside
 
 
 def batch(*lengths: int):
@@ -46,8 +44,7 @@ def test_programs_of_one_launch_must_not_share_a_sentence(monkeypatch):
         with chart.launching(table):
             kernel[B, 2](table, *args, N, 0, N, PLANES=planes, PITCH=pitch, BLOCK=4, **options)
 
-    # By its name, because tritree.gpu.inside is the function.
-    monkeypatch.setattr(importlib.import_module("tritree.gpu.inside"), "sweep", one_launch_of_two_programs)
+    monkeypatch.setattr(inside, "sweep", one_launch_of_two_programs)
     with recording() as found:
         run("inside", *batch(6))
     # The interpreter runs one program after the other, so it is the stores of the second one that come too late.

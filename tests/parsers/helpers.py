@@ -7,8 +7,9 @@ import torch
 
 from parsers import load_parser
 from parsers.data import synthetic
-from parsers.data.batches import Batch, Encoding
+from parsers.data.batches import Batch
 from parsers.data.corpus import Data, Sources, encode
+from parsers.data.examples import Indexer
 from parsers.data.vocabulary import Vocabulary
 from parsers.options import parse
 from parsers.runs.run import Run
@@ -54,7 +55,7 @@ def one_batch(data: Data, size: int = 4) -> Batch:
 
 
 def examples_of(sentences, vocab):
-    encoding = Encoding(vocab)
+    encoding = Indexer(vocab)
     return [encoding(sentence, sentence.heads) for sentence in sentences]
 
 

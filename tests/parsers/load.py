@@ -67,7 +67,7 @@ def stream(sentences: int, directory: Path) -> int:
     trees.write_text("".join(synthetic.conllu("train", count=100)), encoding="utf-8")
     print(f"{sentences:,} sentences, {path.stat().st_size / MEBIBYTE:.0f} MiB")
     options = parse(["--model=gap", "--theta=words", f"--train={trees}", f"--unlabeled={path}", *SIZES])
-    corpus = Corpus(options, Sources("load", train=str(trees), unlabeled=str(path)))
+    corpus = Corpus(options, Sources("load", train=str(trees), unlabeled=str(path)), with_unlabeled=True)
     began = time.monotonic()
     vocab: Vocabulary = corpus.vocabulary(options)
     seconds = time.monotonic() - began

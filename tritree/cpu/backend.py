@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tritree.conventions import bad_length, result_dtype
+from tritree.cpu import threads
 from tritree.cpu.chart.layout import workspace_size
 from tritree.cpu.chart.numbers import Dual, Linear, Max, Scaled, ScaledDual
 from tritree.cpu.chart.trust import LONGEST_TRUSTED
@@ -175,15 +176,15 @@ class _Batch:
         groups = -(-sentences.size // cell)
         size = workspace_size(kind, self.nodes, cell)
 
-        threads = min(torch.get_num_threads(), 1 + int(cost * self.work / WORTH_A_THREAD))
+        num_threads = min(torch.get_num_threads(), 1 + int(cost * self.work / WORTH_A_THREAD))
         parts = groups
         if num_samples is not None:
             # Every piece repeats the inside pass, which must not outweigh its samples.
-            pieces = max(1, min(threads * PARTS_PER_THREAD // groups, num_samples // self.nodes))
+            pieces = max(1, min(num_threads * PARTS_PER_THREAD // groups, num_samples // self.nodes))
             args, parts = (*args, pieces), groups * pieces
 
         def on_this_thread(progress):
             workspace = threads.workspace(size, dtype)
             kernel(workspace, sentences, *options, self.scores, self.lengths, *args, progress)
 
-        threads.run(on_this_thread, parts, threads)
+        threads.run(on_this_thread, parts, num_threads)

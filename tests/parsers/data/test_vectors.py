@@ -11,7 +11,8 @@ import evaluate
 import train
 from parsers import MODELS, load_parser
 from parsers.data import synthetic
-from parsers.data.batches import Encoding, collate
+from parsers.data.batches import collate
+from parsers.data.examples import Indexer
 from parsers.data.vectors import Vectors, read_vectors
 from parsers.data.vocabulary import Vocabulary
 from parsers.io.errors import DataError, UserError
@@ -85,7 +86,7 @@ def test_unknown_words_are_told_apart_by_their_vectors(file):
     model = load_parser("ntp")(options, vocab, vectors)
     (unknown,) = vocab.words.numbers(["never seen"])
     sentence.forms[:2] = [word for word in forms() if vocab.words.numbers([word]) == [unknown]][:2]
-    batch = collate([Encoding(vocab, vectors)(sentence, sentence.heads)])
+    batch = collate([Indexer(vocab, vectors)(sentence, sentence.heads)])
     embedded = model.encoder.embed(batch)[0]
     word = slice(options.tag_size, -SIZE)
     assert torch.equal(embedded[1, word], embedded[2, word])

@@ -1,4 +1,5 @@
-from parsers.evaluation.metrics import Scores, is_punctuation
+from parsers.data.vocabulary import is_punctuation
+from parsers.evaluation.metrics import Scores
 
 
 def test_counts_by_hand():

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from parsers.data.batches import Encoding, collate
+from parsers.data.batches import collate
 from parsers.data.conllu import read
+from parsers.data.examples import Indexer
 from parsers.evaluation.confidence import with_confidence
 from parsers.evaluation.parse import Parse
 from parsers.runs.run import Run
@@ -84,7 +85,7 @@ def test_probabilities_are_those_of_the_trees(place, tmp_path):
     path = tmp_path / "three.conllu"
     path.write_text("".join(f"{i}\t{f}\t_\tNOUN\t_\t_\t_\t_\t_\t_\n" for i, f in enumerate("abc", 1)))
     (sentence,) = read(str(path))
-    crf = model.distribution(collate([Encoding(vocab)(sentence)]))
+    crf = model.distribution(collate([Indexer(vocab)(sentence)]))
     trees = [[-1, 0, 1, 1], [-1, 0, 1, 2], [-1, 0, 3, 1], [-1, 2, 0, 2], [-1, 2, 3, 0], [-1, 3, 3, 0], [-1, 3, 1, 0]]
     log_probs = [float(crf.log_prob(crf.mode.new_tensor([tree])).detach()) for tree in trees]
     assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-5)

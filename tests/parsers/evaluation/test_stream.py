@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from parsers.data import synthetic
-from parsers.data.batches import Encoding
+from parsers.data.examples import Indexer
 from parsers.evaluation.inference import WINDOW, parse_sentences
 from parsers.runs.run import Run
 from tests.parsers.evaluation.evaluating import main
@@ -26,7 +26,7 @@ def test_reads_no_further_than_a_window(place):
             count += 1
             yield sentence
 
-    parses = parse_sentences(model, Encoding(vocab), endless())
+    parses = parse_sentences(model, Indexer(vocab), endless())
     for number, parse in enumerate(itertools.islice(parses, 2 * WINDOW + 1)):
         assert count <= number + WINDOW and len(parse.heads) == len(parse.sentence)
     parses.close()
@@ -37,7 +37,7 @@ def test_parsing_keeps_no_graph(place, monkeypatch):
     model, vocab, _ = run.load_model(run.config()[0], "cpu")
     found, distribution = [], model.distribution
     monkeypatch.setattr(model, "distribution", lambda *a: found.append(distribution(*a)) or found[-1])
-    assert len(list(parse_sentences(model, Encoding(vocab), synthetic.sentences("test", count=3)))) == 3
+    assert len(list(parse_sentences(model, Indexer(vocab), synthetic.sentences("test", count=3)))) == 3
     assert found and not any(trees.scores.requires_grad for trees in found) and torch.is_grad_enabled()
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from parsers import MODELS
-from parsers.data.batches import Example, collate
+from parsers.data.batches import collate
+from parsers.data.examples import Example
 from parsers.training.processes import Group
 from tests.parsers.helpers import small_trainer, tiny_options
 from tests.parsers.processes import TWICE, run

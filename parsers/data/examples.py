@@ -1,0 +1,58 @@
+"""Sentences as numbers: what the networks see of a sentence, and what its result is compared with."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from parsers.data.conllu import Sentence
+from parsers.data.vectors import Vectors
+from parsers.data.vocabulary import ROOT, Vocabulary, features, is_punctuation, normalize, part_of_speech
+
+
+@dataclass(slots=True)
+class Example:
+    """A sentence as numbers. Position 0 of the arrays is ROOT."""
+
+    words: np.ndarray  # [n + 1]
+    pos: np.ndarray  # [n + 1]
+    xpos: np.ndarray  # [n + 1]
+    feats: np.ndarray  # [n + 1, the most features of a word], filled up with 0
+    vectors: np.ndarray | None  # [n + 1]: rows of the pretrained vectors
+    heads: np.ndarray | None  # [n + 1], −1 at 0: what is learnt from; None in unlabelled sentences
+    gold: list[int]  # the heads in the file, of the words: what is compared with
+    punctuation: list[bool]
+    sentence: Sentence | None = None
+
+    def __len__(self) -> int:
+        return len(self.words) - 1
+
+
+class Indexer:
+    """Turns sentences into examples."""
+
+    def __init__(self, vocab: Vocabulary, vectors: Vectors | None = None):
+        self.vocab, self.vectors = vocab, vectors
+
+    def __call__(self, sentence: Sentence, heads: list[int] | None = None, keep: bool = False) -> Example:
+        """
+        Args:
+            heads: a projective tree to learn from; None for an unlabelled sentence.
+            keep: keep the sentence itself too, to write it later.
+        """
+        vocab, n = self.vocab, len(sentence)
+        bags = [vocab.feats.numbers(features(text)) for text in sentence.feats]
+        feats = np.zeros((n + 1, max(map(len, bags), default=0)), dtype=np.int64)
+        for position, bag in enumerate(bags, 1):
+            feats[position, : len(bag)] = bag
+        tags = map(part_of_speech, sentence.upos, sentence.xpos)
+        return Example(
+            words=np.array([ROOT, *vocab.words.numbers(map(normalize, sentence.forms))]),
+            pos=np.array([ROOT, *vocab.pos.numbers(tags)]),
+            xpos=np.array([ROOT, *vocab.xpos.numbers(sentence.xpos)]),
+            feats=feats,
+            vectors=np.array([0, *self.vectors.rows(sentence.forms)]) if self.vectors else None,
+            heads=None if heads is None else np.array([-1, *heads]),
+            gold=sentence.heads,
+            punctuation=list(map(is_punctuation, sentence.upos, sentence.xpos)),
+            sentence=sentence if keep else None,
+        )

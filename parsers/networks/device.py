@@ -1,0 +1,39 @@
+"""Where a network runs, and what it may ask of the processes that train it together."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from parsers.io.errors import UserError
+
+
+class Processes(Protocol):
+    """The processes that share each batch; a single one has rank 0 of world 1 (training/processes.py)."""
+
+    rank: int
+    world: int
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """Adds up a tensor over the processes, in place."""
+
+    def sum_numbers(self, numbers: list[float]) -> list[float]: ...
+
+
+def choose_device(name: str | None, local_rank: int) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"--device {name}: there is no such kind of device; cpu, cuda or cuda:0") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"--device {name}: only cpu and cuda are supported")
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        index = device.index if device.index is not None else local_rank
+        if index >= count:
+            raise UserError(f"--device {name}: torch sees {count} CUDA devices here")
+        device = torch.device("cuda", index)
+        torch.cuda.set_device(device)
+    return device

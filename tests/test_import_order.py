@@ -1,0 +1,59 @@
+"""Which file may import which: lower rooms know nothing of higher ones. CONTRIBUTING.md has the order in words."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SYSTEMS = ("lap", "gap", "ntp", "nmp", "crfae", "dppp", "st")
+PARSERS = [
+    ("parsers.io",),
+    ("parsers.data",),
+    ("parsers.networks",),
+    ("parsers.system",),
+    tuple(f"parsers.{name}" for name in SYSTEMS),
+    ("parsers", "parsers.options"),
+    ("parsers.runs",),
+    ("parsers.evaluation",),
+    ("parsers.training",),
+    ("train", "evaluate"),
+]
+CPU = [
+    ("tritree.cpu.simd",),
+    ("tritree.cpu.chart",),
+    ("tritree.cpu.passes",),
+    ("tritree.cpu.order", "tritree.cpu.threads", "tritree.cpu.groups"),
+    ("tritree.cpu.kernels",),
+    ("tritree.cpu.backend",),
+]
+
+
+def level(module: str, order: list[tuple[str, ...]]) -> int | None:
+    """The room that a module is in: that of the longest name it begins with."""
+    rooms = {name: number for number, names in enumerate(order) for name in names}
+    parts = module.split(".")
+    names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((rooms[name] for name in names if name in rooms), None)
+
+
+def imports(path: Path) -> set[str]:
+    """All of a file, those inside of functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize(("folder", "order"), [("parsers", PARSERS), ("tritree/cpu", CPU)])
+def test_lower_never_imports_higher(folder, order):
+    files = [*(ROOT / folder).rglob("*.py"), *(ROOT / f"{name}.py" for name in order[-1] if "." not in name)]
+    for path in files:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        own = level(module, order)
+        for name in imports(path):
+            other = level(name, order)
+            assert own is None or other is None or other <= own, f"{module} imports {name}"
