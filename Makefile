@@ -8,6 +8,7 @@ BIN    := $(VENV)/bin
 test: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 	$(BIN)/pytest -n 2
 
 coverage: $(VENV)/.test
@@ -18,6 +19,7 @@ train: $(VENV)/.train
 
 # One stamp per kind of install: pip runs again only when the requirements change.
 $(VENV)/.test: EXTRAS := [test]
+$(VENV)/.train: EXTRAS := [parsers]
 $(VENV)/.test $(VENV)/.train: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".$(EXTRAS)"
