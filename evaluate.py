@@ -7,10 +7,10 @@ import argparse
 import os
 import sys
 
-from parsers.data.conllu import check_file
-from parsers.io.arguments import Quiet, help_format, not_empty, number
+from parsers.io.arguments import Quiet, device_name, help_format, not_empty, number
 from parsers.io.command import run_command
 from parsers.io.errors import UserError
+from parsers.io.files import check_can_be_opened
 
 USAGE = """evaluate.py RUN FILE.conllu [options]
        evaluate.py RUN --treebank DIR [--split dev] [options]
@@ -28,13 +28,11 @@ EXAMPLES = """examples:
   cat FILE.conllu | %(prog)s RUN - --output - > parsed.conllu
       in a pipe; the report goes to stderr
 """
-FILES = ("output", "json", "html", "calibration")
-# What goes with --compare and --curves; everything goes without them.
-COMPARE = {"compare", "paths", "treebank", "split", "decode", "multi_root", "device", "output", "json"}
-CURVES = {"curves", "output"}
+COMPARE, CURVES = ("compare",), ("curves",)  # modes in place of evaluation
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options, and as ``files`` those outputs that are wanted: option → path."""
     parser = Quiet(
         prog="evaluate.py",
         usage=USAGE,
@@ -44,48 +42,61 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         add_help=False,
         allow_abbrev=False,
     )
-    add = parser.add_argument_group("what").add_argument
-    add("paths", metavar="RUN FILE", nargs="*", help="what train.py made; CoNLL-U, also .gz, - is stdin")
-    add("--treebank", type=not_empty, metavar="DIR", help="in place of FILE; also a name under $TRITREE_DATA")
-    add("--split", choices=("train", "dev", "test"), help="which part of the treebank (test)")
-    add("--compare", nargs=2, metavar=("RUN1", "RUN2"), help="which is better? Paired bootstrap, differences")
-    add("--curves", nargs="+", metavar="RUN", help="a picture of their learning curves")
+    modes_of: dict[str, tuple[str, ...]] = {}
+    files: list[str] = []
+
+    def add(*names: str, modes: tuple[str, ...] = (), **settings) -> str:
+        """Declares an option. All options go with evaluation; ``modes`` are the others that this one goes with."""
+        name = group.add_argument(*names, **settings).dest
+        modes_of[name] = modes
+        return name
+
+    def add_file(*names: str, **settings) -> None:
+        files.append(add(*names, type=not_empty, **settings))
+
+    group = parser.add_argument_group("what")
+    treebank_help = "in place of FILE; also a name under $TRITREE_DATA"
+    compare_help = "which is better? Paired bootstrap, differences"
+    add("paths", metavar="RUN FILE", nargs="*", modes=COMPARE, help="what train.py made; CoNLL-U, also .gz, - is stdin")
+    add("--treebank", type=not_empty, metavar="DIR", modes=COMPARE, help=treebank_help)
+    add("--split", choices=("train", "dev", "test"), modes=COMPARE, help="which part of the treebank (test)")
+    add("--compare", nargs=2, metavar=("RUN1", "RUN2"), modes=COMPARE, help=compare_help)
+    add("--curves", nargs="+", metavar="RUN", modes=CURVES, help="a picture of their learning curves")
     add("-h", "--help", action="help", help="show this and exit")
-    add = parser.add_argument_group("trees").add_argument
+    group = parser.add_argument_group("trees")
     decode_help = "the best tree (default), or the surest arcs"
-    add("--decode", choices=("viterbi", "mbr"), default="viterbi", help=decode_help)
-    add("--multi-root", action="store_true", help="several words may hang from the root")
+    add("--decode", choices=("viterbi", "mbr"), default="viterbi", modes=COMPARE, help=decode_help)
+    add("--multi-root", action="store_true", modes=COMPARE, help="several words may hang from the root")
     add("--constrain", action="store_true", help="keep the heads in the file; parse where it has _")
-    add("--device", type=not_empty, metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
-    add = parser.add_argument_group("output (- is stdout)").add_argument
-    add("--output", type=not_empty, metavar="FILE", help="the file with predicted heads, all else as it is")
+    add("--device", type=device_name, metavar="NAME", modes=COMPARE, help="cpu, cuda, cuda:1 (cuda if there is one)")
+    group = parser.add_argument_group("output (- is stdout)")
+    output_help = "the file with predicted heads, all else as it is"
+    add_file("--output", metavar="FILE", modes=COMPARE + CURVES, help=output_help)
     add("--confidence", action="store_true", help="of each head: Prob=0.9731 in MISC, and in --json")
     add("--kbest", type=number(int, 1, 1000), metavar="K", help="the K best trees: comments; UAS of the best of them")
-    add("--json", type=not_empty, metavar="FILE", help="all figures, unrounded")
-    add("--html", type=not_empty, metavar="FILE", help="a page of trees, errors and doubts, for a browser")
+    add_file("--json", metavar="FILE", modes=COMPARE, help="all figures, unrounded")
+    add_file("--html", metavar="FILE", help="a page of trees, errors and doubts, for a browser")
     add("--draw", type=number(int, 1, 1000), metavar="N", help="the first N trees, in the terminal")
-    add("--calibration", type=not_empty, metavar="FILE.png", help="a picture: can the probabilities be trusted?")
+    add_file("--calibration", metavar="FILE.png", help="a picture: can the probabilities be trusted?")
     options = parser.parse_intermixed_args(arguments)
-    check(options, parser)
+    given = {name for name, value in vars(options).items() if value not in (None, [], parser.get_default(name))}
+    mode = next((mode for mode in ("compare", "curves") if mode in given), None)
+    wrong = [name for name in given if mode and mode not in modes_of[name]]
+    if wrong:
+        name = "FILE" if min(wrong) == "paths" else "--" + min(wrong).replace("_", "-")
+        raise UserError(f"{name} does not go with --{mode}")
+    options.files = {name: getattr(options, name) for name in files if name in given}
+    check(options)
     return options
 
 
-def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Options that make no sense together."""
-    given = {name for name, value in vars(options).items() if value not in (None, [], parser.get_default(name))}
-    for mode, allowed in (("compare", COMPARE), ("curves", CURVES)):
-        if mode in given and given - allowed:
-            wrong = min(given - allowed)
-            raise UserError(
-                f"{'FILE' if wrong == 'paths' else '--' + wrong.replace('_', '-')} does not go with --{mode}"
-            )
+def check(options: argparse.Namespace) -> None:
+    """Raises a UserError for options that make no sense together."""
     if not options.curves:
-        runs = [] if options.compare else ["RUN"]
-        expected = [*runs, *([] if options.treebank else ["FILE"])]
+        expected = [*([] if options.compare else ["RUN"]), *([] if options.treebank else ["FILE"])]
         if len(options.paths) != len(expected):
-            after = (
-                " besides --treebank" if options.treebank else " after --compare RUN1 RUN2" if options.compare else ""
-            )
+            after = " after --compare RUN1 RUN2" if options.compare else ""
+            after = " besides --treebank" if options.treebank else after
             what = f"expected {' '.join(expected) or 'no FILE'}{after}"
             found = " ".join(options.paths) or "nothing"
             raise UserError(f"{what}, and found {found}: name either a FILE or a --treebank (--help has examples)")
@@ -100,9 +111,8 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     for picture in (options.calibration, options.output if options.curves else None):
         if picture and os.path.splitext(picture)[1].lower() not in ("", ".png"):
             raise UserError(f"{picture} would be a PNG picture: name it .png")
-    files = [getattr(options, name) for name in FILES if getattr(options, name)]
-    targets = [path if path == "-" else os.path.realpath(path) for path in files]
-    for path, target in zip(files, targets, strict=True):
+    targets = [path if path == "-" else os.path.realpath(path) for path in options.files.values()]
+    for path, target in zip(options.files.values(), targets, strict=True):
         if targets.count(target) > 1:
             what = "standard output" if path == "-" else path
             raise UserError(f"{what} can't take two outputs: name different files")
@@ -111,22 +121,13 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     if not (options.curves or options.treebank):
-        check_file(options.paths[-1])
-    # Imported late: --help and mistakes in the options are answered at once.
-    from parsers.evaluation.tables import Report
+        check_can_be_opened(options.paths[-1])
+    # Imported late, since torch takes seconds: --help and mistakes in the options are answered at once.
+    from parsers.evaluation.commands import compare_runs, draw_runs, evaluate_run
+    from parsers.evaluation.screen import Printer
 
-    report = Report(to_stderr="-" in (getattr(options, name) for name in FILES))
-    if options.curves:
-        from parsers.evaluation.commands import draw_runs
-
-        return draw_runs(options, report)
-    if options.compare:
-        from parsers.evaluation.commands import compare_runs
-
-        return compare_runs(options, report)
-    from parsers.evaluation.commands import evaluate_run
-
-    return evaluate_run(options, report)
+    command = draw_runs if options.curves else compare_runs if options.compare else evaluate_run
+    return command(options, Printer(to_stderr="-" in options.files.values()))
 
 
 if __name__ == "__main__":

@@ -1,27 +1,26 @@
 """CoNLL-U files: read in a stream, checked line by line, written back byte for byte.
 
-A reader of our own, because the `conllu` library keeps neither line numbers nor the bytes (line ends, the order of
-FEATS, empty columns), and takes 5 to 6 times as long: 3.9 s against 0.65 s for the 12,543 training sentences of
-English-EWT, all checks included (conllu 6.0.0, one core, shared with other work).
+Not read with the `conllu` library: it keeps neither line numbers nor all bytes (line ends, spaces in comments, empty
+columns), and takes 5 to 6 times as long: 3.9 s against 0.65 s for the 12,543 training sentences of English-EWT, all
+checks included (conllu 6.0.0, one core, shared with other work).
 """
 
-import gzip
-import os
-import stat
+import re
 import sys
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BufferedReader
 from typing import BinaryIO
 
-from parsers.io.errors import DataError, why
+from parsers.io.errors import DataError
+from parsers.io.files import reading, unzipped
 
-ID, FORM, UPOS, XPOS, FEATS, HEAD = 0, 1, 3, 4, 5, 6
-MAX_LINE = 2**20  # bytes; what has no line ends must not fill the memory,
-MAX_SENTENCE = 2**24  # nor what has no blank lines
-MAX_FEATURES = 100  # of a word; all words of a batch get as much room as the one with most
+ID, FORM, UPOS, XPOS, FEATS, HEAD, MISC = 0, 1, 3, 4, 5, 6, 9
+MAX_LINE = 2**20  # bytes; limits memory on input without line ends,
+MAX_SENTENCE = 2**24  # and on input without blank lines
+MAX_FEATURES = 100  # of a word; in a batch, all words get as much room as the one with most
+BOM = "\ufeff"
 _SMALL = {str(number): number for number in range(1000)}
+_COMMENT = re.compile("# (.*?)(_[0-9]+)? = ")
 
 
 @dataclass(slots=True)
@@ -36,22 +35,66 @@ class Sentence:
     xpos: list[str]
     feats: list[str]
     heads: list[int]
-    lines: list[str]  # as in the file, line ends included; comments before and blank lines behind belong to it
+    lines: list[str]  # as in the file, line ends included, with comments before and blank lines behind the words
     rows: list[int]  # lines[rows[i]] is word i + 1
 
     def __len__(self) -> int:
         return len(self.forms)
 
-    def text(self, heads: list[int] | None = None) -> str:
-        """The sentence as it stands in the file, with other heads if they are given."""
-        if heads is None:
-            return "".join(self.lines)
+    def line_of(self, word: int) -> int:
+        """The number of a word's line in the file; words count from 1."""
+        return self.line + self.rows[word - 1] - self.rows[0]
+
+    def column(self, number: int) -> list[str]:
+        """What the file has in a column of the words."""
+        return [self.lines[row].rstrip("\r\n").split("\t")[number] for row in self.rows]
+
+    def text(
+        self, columns: Mapping[int, Sequence[object]] | None = None, comments: Mapping[str, str] | None = None
+    ) -> str:
+        """The sentence as it stands in the file, byte for byte, except for what is given.
+
+        Args:
+            columns: new values of a column, one per word: ``{HEAD: [2, 0, 2]}``.
+            comments: lines `# name = value`. They replace those of the same name, and names that end in a number, such
+                as kbest_1, the whole series; new ones come before the first word.
+        """
         lines = self.lines.copy()
-        for row, head in zip(self.rows, heads, strict=True):
-            columns = lines[row].split("\t")
-            columns[HEAD] = str(head)
-            lines[row] = "\t".join(columns)
-        return "".join(lines)
+        if columns:
+            for row, *values in zip(self.rows, *columns.values(), strict=True):
+                text = lines[row].rstrip("\r\n")
+                cells = text.split("\t")
+                for number, value in zip(columns, values, strict=True):
+                    cells[number] = str(value)
+                lines[row] = "\t".join(cells) + lines[row][len(text) :]
+        return _with_comments(lines, comments) if comments else "".join(lines)
+
+
+def _with_comments(lines: list[str], comments: Mapping[str, str]) -> str:
+    start = lines[0].lstrip(BOM)
+    mark = lines[0].removesuffix(start)  # stays first, whatever comes first now
+    lines = [start, *lines[1:]]
+    end = "\r\n" if any(line.endswith("\r\n") for line in lines) else "\n"
+    new: dict[tuple[str, bool], list[str]] = {}  # by the name, and whether a number was taken off it
+    for name, value in comments.items():
+        line = f"# {name} = {value}{end}"
+        new.setdefault(_series(line), []).append(line)
+    first = next(i for i, line in enumerate(lines) if line.strip("\r\n") and line[0] != "#")
+    head: list[str] = []
+    for line in lines[:first]:
+        series = _series(line)
+        if series not in new:
+            head.append(line)
+        else:
+            head += new[series]
+            new[series] = []
+    return mark + "".join([*head, *(line for rest in new.values() for line in rest), *lines[first:]])
+
+
+def _series(line: str) -> tuple[str, bool] | None:
+    """The name of a comment without its number, and whether it has one; None for other lines."""
+    found = _COMMENT.match(line)
+    return found and (found[1], found[2] is not None)
 
 
 def read(path: str, keep_lines: bool = True) -> Iterator[Sentence]:
@@ -61,41 +104,19 @@ def read(path: str, keep_lines: bool = True) -> Iterator[Sentence]:
     Whatever is wrong with the file is a DataError with its line.
     """
     path = str(path)
-    if path == "-":
-        if sys.stdin is None:
-            raise DataError("<stdin>", None, "can't be read: it is closed")
-        yield from parse(sys.stdin.buffer, "<stdin>", keep_lines)
-        return
-    try:
-        with open(path, "rb") as file, unzipped(file) as stream:
+    if path != "-":
+        with unzipped(path) as stream:
             yield from parse(stream, path, keep_lines)
-    except OSError as error:  # a damaged gzip file is one too
-        raise _unreadable(path, error) from None
-    except (EOFError, zlib.error):
-        raise DataError(path, None, "this gzip file is damaged or cut off: make it again") from None
-
-
-def check_file(path: str) -> None:
-    """A DataError if a file is not there or can't be opened. A pipe is not touched: it can be opened only once."""
-    try:
-        if path != "-" and stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
-            open(path, "rb").close()
-    except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: str, error: OSError) -> DataError:
-    return DataError(path, None, f"can't be read: {why(error)}")
-
-
-def unzipped(file: BufferedReader) -> BinaryIO:
-    """The file itself, or what is in it if it is a gzip file, whatever its name."""
-    return gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == b"\x1f\x8b" else file
+    elif sys.stdin is None:
+        raise DataError("<stdin>", None, "can't be read: it is closed")
+    else:
+        with reading("<stdin>"):
+            yield from parse(sys.stdin.buffer, "<stdin>", keep_lines)
 
 
 def parse(stream: BinaryIO, file: str, keep_lines: bool = True) -> Iterator[Sentence]:
     """The sentences of an open binary stream; ``file`` is its name in messages."""
-    done: Sentence | None = None  # held back: what comes without words at the end of the file belongs to it
+    done: Sentence | None = None  # yielded late: comments and blank lines at the end of the file belong to it
     sentence = _Builder(file)
     number = size = 0
     for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE), b""), 1):
@@ -109,7 +130,7 @@ def parse(stream: BinaryIO, file: str, keep_lines: bool = True) -> Iterator[Sent
         except UnicodeDecodeError as error:
             byte = raw[error.start]
             raise DataError(file, number, f"byte {byte:#04x} is not UTF-8: save the file in UTF-8") from None
-        text = line.rstrip("\r\n") if number > 1 else line.rstrip("\r\n").lstrip("\ufeff")
+        text = line.rstrip("\r\n") if number > 1 else line.rstrip("\r\n").lstrip(BOM)
         if not text:
             if sentence.first:
                 if done is not None:
@@ -169,7 +190,7 @@ class _Builder:
             raise DataError(self.file, number, f"word {expected} is its own head: 0 stands for the root")
         if columns[FEATS].count("|") >= MAX_FEATURES:
             raise DataError(self.file, number, f"word {expected} has more than {MAX_FEATURES} features")
-        intern = sys.intern  # a treebank has few tags, and many words with each
+        intern = sys.intern  # one string per tag, not one per word
         self.forms.append(columns[FORM])
         self.upos.append(intern(columns[UPOS]))
         self.xpos.append(intern(columns[XPOS]))
@@ -228,7 +249,7 @@ class _Builder:
 
 
 def cycle(heads: list[int]) -> list[int]:
-    """The words of a circle, each before its head; empty where every word leads to ROOT or to an unknown head."""
+    """The words of a cycle, each before its head; empty where every word leads to ROOT or to an unknown head."""
     seen = [0] * (len(heads) + 1)
     for start in range(1, len(heads) + 1):
         word = start
@@ -244,7 +265,7 @@ def cycle(heads: list[int]) -> list[int]:
 
 
 def _is_number(text: str) -> bool:
-    """int() takes more than this: signs, spaces, underscores, zeros in front, other scripts, thousands of digits."""
+    """Digits only: int() also takes signs, spaces, underscores, leading zeros, other scripts, thousands of digits."""
     return text.isascii() and text.isdigit() and len(text) < 10 and (text[0] != "0" or text == "0")
 
 

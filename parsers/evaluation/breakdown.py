@@ -1,6 +1,6 @@
-"""Where the errors are: attachment scores by sentence length, arc length and part of speech.
+"""Attachment scores by sentence length, arc length and part of speech.
 
-Only words whose head is known count. All that is kept are counts, so that memory does not grow with the file.
+Only words whose head is known count. Only counts are kept, so memory does not grow with the file.
 """
 
 from bisect import bisect_left
@@ -15,15 +15,11 @@ SENTENCE_LENGTHS = (5, 10, 20, 30, 40, 50)  # up to 5 words, 6–10, …, more t
 ARC_LENGTHS = (1, 2, 3, 5, 10, 20)
 
 
-def _pair() -> list[int]:
-    return [0, 0]
-
-
 Tally = defaultdict[int | str, list[int]]  # words, and how many of them are right
 
 
 def _tally() -> Tally:
-    return defaultdict(_pair)
+    return defaultdict(lambda: [0, 0])
 
 
 @dataclass
@@ -58,7 +54,7 @@ class Breakdown:
                 counts[1] += right
 
     def figures(self) -> dict:
-        """Everything, unrounded, shares in percent; empty where no head was known."""
+        """All figures, unrounded, shares in percent; empty where no head is known."""
         scores = self.scores
         if not scores.words:
             return {}
@@ -80,7 +76,7 @@ class Breakdown:
         }
 
     def _arc_figures(self, key: int) -> dict:
-        """Of the arcs in the file, how many were found; of the predicted ones, how many are in the file."""
+        """UAS is the share of the arcs in the file that are predicted, precision of the predicted ones in the file."""
         gold, right = self.by_gold_arc.get(key, (0, 0))
         predicted, _ = self.by_predicted_arc.get(key, (0, 0))
         return {

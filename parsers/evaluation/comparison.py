@@ -1,12 +1,13 @@
 """Two parsers on the same sentences: is one better, and where do they differ?
 
 **Paired bootstrap** (Efron & Tibshirani 1993; Berg-Kirkpatrick et al. 2012). Sentences are drawn with replacement, as
-many as there are, many times; d* is the difference of the two scores on such a draw, d the one on the file. If there
-were no real difference, the draws would vary as much, around 0: the p-value is the share of draws with
-|d* − d| ≥ |d|. The interval has 95 % of all d*.
+many as the file has, many times; d* is the difference of the two scores on such a draw, d that on the file. Without a
+real difference, d* would vary as much, but around 0: the p-value is the share of draws with |d* − d| ≥ |d|. The
+interval has 95 % of all d*.
 
-Sentences that agree in their words and in the difference of their correct words are interchangeable, so it is enough
-to count each kind and to draw how often each kind occurs: memory and time do not grow with the file.
+Only two numbers of a sentence matter: its words, and by how many of them more the second parser is right. Sentences
+that agree in both are of one kind. Each kind is counted, and draws are of counts of kinds (multinomial): memory and
+time do not grow with the file.
 """
 
 from collections import Counter, defaultdict
@@ -16,11 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from parsers.data.vocabulary import is_punctuation, part_of_speech
+from parsers.evaluation.metrics import Scores
 from parsers.evaluation.parse import Parse
 
 DRAWS = 10_000
 SEED = 1
-CELLS = 2**20  # counts that are held at a time
+CELLS = 2**20  # drawn counts that are held at a time
 
 Kinds = Counter[tuple[int, int]]  # (words, correct words of the second − of the first): sentences
 
@@ -37,7 +39,7 @@ def paired_bootstrap(kinds: Kinds, draws: int = DRAWS, seed: int = SEED) -> dict
         found.append(100 * (drawn @ differences) / (drawn @ words))
     found = np.concatenate(found)
     difference = 100 * (sentences @ differences) / (sentences @ words)
-    # A draw is as far away as the file or not: rounding must not decide it.
+    # 1e-9: where both sides are equal, rounding must not decide.
     extreme = np.abs(found - difference) >= abs(difference) - 1e-9
     low, high = np.quantile(found, [0.025, 0.975])
     return {
@@ -48,30 +50,6 @@ def paired_bootstrap(kinds: Kinds, draws: int = DRAWS, seed: int = SEED) -> dict
     }
 
 
-@dataclass(slots=True)
-class Difference:
-    """An arc on which two parses differ."""
-
-    parses: tuple[Parse, Parse]
-    word: int
-
-    @property
-    def gold(self) -> int | None:
-        gold = self.parses[0].gold
-        return gold[self.word - 1] if gold is not None and gold[self.word - 1] >= 0 else None
-
-    def row(self) -> list[str]:
-        """file:line, the word, its part of speech, and its heads: in the file, in the first parse, in the second."""
-        sentence = self.parses[0].sentence
-        i = self.word - 1
-        line = sentence.line + sentence.rows[i] - sentence.rows[0]
-        pos = part_of_speech(sentence.upos[i], sentence.xpos[i])
-        heads = [self.gold, *(parse.heads[i] for parse in self.parses)]
-        names = ["_" if h is None else "0 ROOT" if h == 0 else f"{h} {sentence.forms[h - 1]}" for h in heads]
-        probabilities = [f"{parse.probabilities[i]:.4f}" for parse in self.parses]
-        return [f"{sentence.file}:{line}", f"{self.word} {sentence.forms[i]}", pos, *names, *probabilities]
-
-
 HEADER = ("line", "word", "tag", "head in the file", "head 1", "head 2", "probability 1", "probability 2")
 
 
@@ -80,15 +58,20 @@ class Comparison:
     """The counts of a file."""
 
     kinds: dict[str, Kinds] = field(default_factory=lambda: defaultdict(Counter))
-    arcs: Counter = field(default_factory=Counter)  # "same", or who is right where they differ
+    arcs: Counter = field(default_factory=Counter)  # "same", or which parse is right where they differ
     by_pos: dict[str, Counter] = field(default_factory=lambda: defaultdict(Counter))
+    scores: tuple[Scores, Scores] = field(default_factory=lambda: (Scores(), Scores()))
+    sentences: int = 0
 
-    def add(self, first: Parse, second: Parse) -> Iterator[Difference]:
-        """Counts one sentence; gives the arcs on which the parses differ."""
+    def add(self, first: Parse, second: Parse) -> Iterator[list[str]]:
+        """Counts one sentence; yields a row under HEADER for each arc on which the parses differ."""
         sentence, gold = first.sentence, first.gold or [-1] * len(first.heads)
         heads = list(zip(gold, first.heads, second.heads, strict=True))
+        marks = list(map(is_punctuation, sentence.upos, sentence.xpos))
+        self.sentences += 1
+        for scores, parse in zip(self.scores, (first, second), strict=True):
+            scores.add(parse.heads, gold, marks)
         known = [(g == a, g == b) for g, a, b in heads if g >= 0]
-        marks = map(is_punctuation, sentence.upos, sentence.xpos)
         plain = [(g == a, g == b) for (g, a, b), mark in zip(heads, marks, strict=True) if g >= 0 and not mark]
         for name, pairs in (("uas", known), ("uas_without_punctuation", plain)):
             if pairs:
@@ -100,10 +83,14 @@ class Comparison:
             if a == b:
                 self.arcs["same"] += 1
                 continue
-            who = "not known" if g < 0 else "first right" if g == a else "second right" if g == b else "both wrong"
-            self.arcs[who] += 1
-            self.by_pos[part_of_speech(sentence.upos[word - 1], sentence.xpos[word - 1])][who] += 1
-            yield Difference((first, second), word)
+            which = "not known" if g < 0 else "first right" if g == a else "second right" if g == b else "both wrong"
+            pos = part_of_speech(sentence.upos[word - 1], sentence.xpos[word - 1])
+            self.arcs[which] += 1
+            self.by_pos[pos][which] += 1
+            names = ["_" if h < 0 else "0 ROOT" if h == 0 else f"{h} {sentence.forms[h - 1]}" for h in (g, a, b)]
+            probabilities = [f"{parse.probabilities[word - 1]:.4f}" for parse in (first, second)]
+            place, form = f"{sentence.file}:{sentence.line_of(word)}", f"{word} {sentence.forms[word - 1]}"
+            yield [place, form, pos, *names, *probabilities]
 
     def figures(self) -> dict:
         return {
@@ -112,4 +99,6 @@ class Comparison:
             "differences_by_pos": {
                 pos: dict(counts) for pos, counts in sorted(self.by_pos.items(), key=lambda item: -item[1].total())
             },
+            "scores": [scores.summary() for scores in self.scores],
+            "sentences": self.sentences,
         }

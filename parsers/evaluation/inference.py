@@ -1,5 +1,8 @@
-"""Parsing a stream of sentences: in batches of similar length, given back in their order, with bounded memory."""
+"""Parsing a stream of sentences: in batches of similar length, yielded in the order of the file, in bounded memory."""
 
+import math
+import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -12,16 +15,73 @@ from parsers.data.corpus import EVALUATION_BATCH, MAX_CELLS, check_length
 from parsers.data.examples import Example, Indexer
 from parsers.evaluation.kbest import best_trees
 from parsers.evaluation.parse import Parse
+from parsers.evaluation.screen import waiting
+from parsers.evaluation.tables import counted
+from parsers.io.errors import DataError, UserError
+from parsers.networks.device import choose_device
+from parsers.runs.run import Run
 from parsers.system import Parser
 
 WINDOW = 1024  # sentences that are held at a time
 TOP = 5  # heads of a word that are kept with their probabilities
-NEGLIGIBLE = 0.0005  # heads less probable than this are not
+NEGLIGIBLE = 0.0005  # heads less probable than this are not kept
+ONE_WORD = Sentence("", 1, ["a"], ["_"], ["_"], ["_"], [-1], [], [])
+
+
+class RunParser:
+    """The best model of a run, with evaluate.py's options on how to parse."""
+
+    def __init__(self, path: str, options: Namespace):
+        self.path, self.single_root, self.constrain = path, not options.multi_root, options.constrain
+        self.settings = {
+            "single_root": self.single_root,
+            "decode": options.decode,
+            "constrain": options.constrain,
+            "top_heads": options.html is not None,
+            "kbest": options.kbest,
+        }
+        with waiting("loading the model (and compiling for half a minute, the first time)"):
+            run = Run.open(path)
+            self.model, vocab, vectors = run.load_model(run.config()[0], choose_device(options.device, 0))
+            self.indexer = Indexer(vocab, vectors)
+            list(self._parse([ONE_WORD]))  # compiles the kernels, or loads them, before the clock starts
+
+    def _parse(self, sentences: Iterable[Sentence]) -> Iterator[Parse]:
+        return parse_sentences(self.model, self.indexer, sentences, **self.settings)
+
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Parse]:
+        """The parses. If --constrain leaves some sentences without a tree, a UserError after the last sentence."""
+        impossible = 0
+        for parse in self._parse(sentences):
+            if math.isfinite(parse.log_prob):
+                yield parse
+            elif self.constrain and parse.heads[0] < 0:
+                impossible += 1
+                print(f"evaluate.py: {no_tree(parse.sentence, self.single_root)}", file=sys.stderr)
+            else:
+                raise UserError(f"{self.path}: the scores of its model are not numbers: train it again")
+        if impossible:
+            raise UserError(f"{counted(impossible, 'sentence')} can't be parsed as the file says; nothing was written")
+
+
+def no_tree(sentence: Sentence, single_root: bool) -> DataError:
+    """Why no projective tree has the heads in the file, and where."""
+    heads = dict(enumerate(sentence.heads, 1))
+    roots = [word for word, head in heads.items() if head == 0]
+    spans = [(min(head, word), max(head, word), word) for word, head in heads.items() if head >= 0]
+    crossing = next(((v, w) for a, b, v in spans for c, d, w in spans if a < c < b < d), None)
+    word, reason = 1, "no projective tree has the heads in the file: replace one of them by _"
+    if crossing:
+        word = max(crossing)
+        reason = f"the arcs to words {min(crossing)} and {word} cross, which no projective tree has: replace one by _"
+    elif single_root and len(roots) > 1:
+        word, reason = roots[1], f"words {roots[0]} and {roots[1]} both hang from the root: --multi-root allows it"
+    return DataError(sentence.file, sentence.line_of(word), reason)
 
 
 def parse_sentences(
     model: Parser,
-    encoding: Indexer,
+    indexer: Indexer,
     sentences: Iterable[Sentence],
     single_root: bool = True,
     *,
@@ -33,10 +93,10 @@ def parse_sentences(
     """Each sentence with its tree.
 
     Args:
-        decode: "viterbi" for the most probable tree, "mbr" for the one with the most probable arcs.
+        decode: "viterbi" for the most probable tree, "mbr" for the one with the largest sum of arc probabilities.
         constrain: keep the heads in the file. Where no tree has them, all heads are −1 and ``log_prob`` is −inf.
         top_heads: fill ``Parse.top_heads``, which is empty otherwise.
-        kbest: how many trees ``Parse.kbest`` is to have, which is None otherwise.
+        kbest: how many trees ``Parse.kbest`` gets; it is None otherwise.
     """
     device = next(model.parameters()).device
     sentences = iter(sentences)
@@ -44,7 +104,7 @@ def parse_sentences(
     while window := list(islice(sentences, WINDOW)):
         for sentence in window:
             check_length(sentence)
-        examples = [encoding(sentence, keep=True) for sentence in window]
+        examples = [indexer(sentence, keep=True) for sentence in window]
         found: dict[int, Parse] = {}
         for chosen in bucketed(examples, EVALUATION_BATCH, MAX_CELLS):
             batch = collate(chosen, device=device)
@@ -75,7 +135,7 @@ def _parse_batch(
     rows = zip(batch.examples, top, several, *(column.tolist() for column in columns), strict=True)
     for example, likely, best, tree, probabilities, tree_log_prob, entropy in rows:
         words = slice(1, len(example) + 1)
-        gold = example.gold if any(head >= 0 for head in example.gold) else None
+        gold = None if constrain or max(example.gold) < 0 else example.gold
         numbers = (min(tree_log_prob, 0.0), max(entropy, 0.0))
         yield Parse(example.sentence, tree[words], gold, probabilities[words], likely, *numbers, best)
 

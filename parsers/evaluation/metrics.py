@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 
 @dataclass
 class Scores:
-    """Counts that can be added up over sentences and processes. Shares are 0 where there is nothing to count."""
+    """Counts, which can be added up over sentences and processes. Shares of nothing are 0."""
 
     words: int = 0
     correct: int = 0
@@ -51,4 +51,4 @@ class Scores:
 
 
 def _percent(part: int, whole: int) -> float:
-    return 100 * (part / whole) if whole else 0.0  # in this order: bit for bit what the official evaluation gives
+    return 100 * (part / whole) if whole else 0.0  # in this order, equal to the official evaluation in the last bit

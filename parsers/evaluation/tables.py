@@ -1,53 +1,16 @@
-"""What a person sees of an evaluation: tables of its figures, and progress on a terminal. The figures are those of
---json; here they are rounded."""
+"""Tables of figures for a terminal. The figures are those of --json; here they are rounded."""
 
-import contextlib
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TextIO
+from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from parsers.evaluation.parse import Parse
-from parsers.io.output import writing
-
-MOST_TAGS = 17  # the universal ones; of others, the rarest are shown together
+MOST_TAGS = 17  # as many as universal ones; where there are more, the rarest share a row
 MOST_ARCS = 10
 SIGNIFICANT = 0.05
 BAR = 8  # columns of 100 %, if there is room
-
-
-class Report:
-    """Prints to standard output, or to stderr where that has the data."""
-
-    def __init__(self, to_stderr: bool = False):
-        stream: TextIO = sys.stderr if to_stderr else sys.stdout
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may know fewer characters than a treebank has
-        self.name = "standard error" if to_stderr else "standard output"
-        self.console = Console(file=stream, highlight=False, markup=False, emoji=False)
-
-    @property
-    def width(self) -> int:
-        return self.console.width
-
-    @property
-    def color(self) -> bool:
-        return self.console.is_terminal and not self.console.no_color
-
-    def show(self, *parts: RenderableType) -> None:
-        with writing(self.name):
-            self.console.print(*parts, sep="\n")
-
-    def write(self, text: str) -> None:
-        """Text that has its colours already."""
-        with writing(self.name):
-            self.console.file.write(text)
 
 
 def evaluation_tables(figures: dict) -> Group:
@@ -94,9 +57,9 @@ def _kbest_table(rows: list[dict]) -> Table:
     return table
 
 
-def comparison_tables(figures: dict, runs: list[str], rows: list[list[str]]) -> Group:
-    """Scores of two runs with the bootstrap, and arcs on which they differ."""
-    first, second = figures["scores"]
+def comparison_tables(figures: dict, rows: list[list[str]]) -> Group:
+    """Scores of two runs with the bootstrap, and the first arcs on which they differ, as rows."""
+    runs, (first, second) = figures["runs"], figures["scores"]
     parts: list[RenderableType] = [Text(f"1: {_printable(runs[0])}\n2: {_printable(runs[1])}\n")]
     if figures["bootstrap"]:
         scores = _table("%", "1", "2", "2 − 1", "95 % interval", "p")
@@ -149,8 +112,8 @@ def runs_table(summaries: dict[str, dict]) -> Table:
 
 
 def _table(first: str, *others: str, fold: bool = False) -> Table:
-    """Numbers at the right. Where there is too little room, bars (in a column without a name) become narrower and, with
-    ``fold``, names take more lines."""
+    """Numbers are aligned right. On a narrow terminal, bars (a column without a name) shrink and, with ``fold``, names
+    are broken into lines."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column(first, overflow="fold", no_wrap=not fold)
     for name in others:
@@ -184,7 +147,7 @@ def _bar(value: float | None) -> tuple[str, "Bar"]:
 
 
 class Bar:
-    """A percentage as a line in a column of a table, drawn to the scale of what room there is."""
+    """A percentage as a bar in a column of a table, 100 % being the width of the column."""
 
     def __init__(self, percent: float):
         self.percent = percent
@@ -202,41 +165,10 @@ def _percent(value: float | None) -> str:
 
 
 def _printable(text: str) -> str:
-    """What a file contains must not steer the terminal."""
+    """Control characters in a file must not reach the terminal."""
     return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def _short(text: str) -> str:
     text = _printable(text)
     return text if len(text) <= 16 else text[:15] + "…"
-
-
-@contextlib.contextmanager
-def waiting(text: str) -> Iterator[None]:
-    """Says on a terminal what takes a while."""
-    console = Console(stderr=True)
-    with console.status(text) if console.is_terminal else contextlib.nullcontext():
-        yield
-
-
-@contextlib.contextmanager
-def progress(path: str) -> Iterator[Callable[[Iterable[Parse]], Iterator[Parse]]]:
-    """Shows on a terminal how much of a file has been parsed: gives what the parses are to be passed through."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield iter
-        return
-    total = os.path.getsize(path) if os.path.isfile(path) and not path.endswith(".gz") else None
-    columns = (TextColumn("parsing"), BarColumn(None), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, expand=True) as bar:
-        task = bar.add_task("", total=total, text="")
-
-        def watch(parses: Iterable[Parse]) -> Iterator[Parse]:
-            done = 0
-            for count, parse in enumerate(parses, 1):
-                done += sum(len(line.encode()) for line in parse.sentence.lines)
-                if count % 64 == 0:
-                    bar.update(task, completed=done, text=f"{count:,} sentences")
-                yield parse
-
-        yield watch

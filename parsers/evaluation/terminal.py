@@ -68,7 +68,7 @@ def clean(text: str) -> str:
         ):
             shown.append(char)
     if shown and unicodedata.category(shown[0]) in ("Mn", "Me"):
-        shown.insert(0, "◌")  # a mark with nothing to stand on would change what is drawn before it
+        shown.insert(0, "◌")  # or a combining mark would join the character drawn before it
     return "".join(shown)
 
 
@@ -80,7 +80,7 @@ def columns(text: str) -> int:
 def _columns(char: str) -> int:
     if unicodedata.category(char) in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff":  # vowels join their Hangul
         return 0
-    # The second: emoji that are newer than Python's tables.
+    # The second condition is for emoji that are newer than Python's tables.
     return 2 if unicodedata.east_asian_width(char) in "WF" or "\U0001f900" <= char <= "\U0001f9ff" else 1
 
 
@@ -106,7 +106,7 @@ class Canvas:
         self.styles: list[list[str | None]] = [[None] * width for _ in range(height)]
 
     def line(self, y1: int, x1: int, y2: int, x2: int, style: str) -> None:
-        """Horizontal or vertical, from the middle of a cell to the middle of another."""
+        """A horizontal or vertical line from the middle of a cell to the middle of another."""
         (y1, x1), (y2, x2) = sorted([(y1, x1), (y2, x2)])
         forth, back = (RIGHT, LEFT) if y1 == y2 else (DOWN, UP)
         for y in range(y1, y2 + 1):
@@ -115,16 +115,16 @@ class Canvas:
                 self.styles[y][x] = style if self.styles[y][x] in (None, style) else ""
 
     def put(self, y: int, x: int, text: str, style: str = "") -> None:
-        """Clean text. What is beyond the right edge is lost."""
+        """Puts clean text into a row. What is beyond the right edge is cut off."""
         cells: list[str] = []
         for char in text:
             size = _columns(char)
             if size == 0 and cells:
                 cells[-1] += char
             else:
-                cells += [char, *[""] * (size - 1)]  # the second half of a wide character has nothing to add
+                cells += [char, *[""] * (size - 1)]  # a wide character takes a second cell, which is empty
         if any(unicodedata.bidirectional(char) in ("R", "AL") for char in text):
-            # Direction marks: words of Hebrew or Arabic next to each other would change places.
+            # Direction marks keep neighbouring words of Hebrew or Arabic in the order of the sentence.
             cells[0], cells[-1] = "\u200e" + cells[0], cells[-1] + "\u200e"
         for at, cell in enumerate(cells[: len(self.text[y]) - x], x):
             self.text[y][at], self.styles[y][at] = cell, style
@@ -153,7 +153,7 @@ def _arcs_above(parse: Parse, width: int) -> Canvas | None:
     """The words in one line, arcs above them and missed gold arcs below; None if that is too wide."""
     forms = [clean(form) for form in parse.sentence.forms]
     above, below = list(enumerate(parse.heads, 1)), [(word, parse.gold[word - 1]) for word in _wrong(parse)]
-    # Arcs to the left leave a word left of where its own arc arrives, those to the right on the right: none touch.
+    # At a word, arcs to the left start left of where its own arc ends, those to the right start right of it.
     out_left = {head for word, head in above + below if word < head}
     out_right = {head for word, head in above + below if word > head}
     arrive, starts, sizes, x = [0], [], [], 0
@@ -202,7 +202,7 @@ def _arcs_above(parse: Parse, width: int) -> Canvas | None:
 
 
 def _levels(spans: dict[tuple[int, int], tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """How high each arc is drawn: from 1 on, above all it spans, as low as possible."""
+    """The level of each arc: from 1 on, above all arcs that it spans, as low as possible."""
     taken: dict[int, int] = {}
     levels = {}
     for arc, ends in sorted(spans.items(), key=lambda item: abs(item[1][0] - item[1][1])):
@@ -255,7 +255,7 @@ def _name(parse: Parse, head: int) -> str:
 
 
 def _wrong(parse: Parse) -> list[int]:
-    """The words whose head is known and another."""
+    """The words whose head in the file is known and differs from the predicted one."""
     pairs = zip(parse.heads, parse.gold or [], strict=parse.gold is not None)
     return [word for word, (head, gold) in enumerate(pairs, 1) if 0 <= gold != head]
 

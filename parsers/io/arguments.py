@@ -1,7 +1,8 @@
-"""Types of command-line options, and a parser of arguments whose errors are one line."""
+"""Types of command-line options, which check their values, and the parser of arguments of both commands."""
 
 import argparse
 import math
+import re
 from argparse import ArgumentParser
 from collections.abc import Callable
 
@@ -9,14 +10,14 @@ from parsers.io.errors import UserError
 
 
 class Quiet(ArgumentParser):
-    """Errors are UserErrors, so that they are reported like all others: in one line."""
+    """An ArgumentParser whose errors are UserErrors: one line on stderr, without the usage."""
 
     def error(self, message: str):
         raise UserError(f"{message} (--help lists the options)")
 
 
 def number(kind: type, low: float, high: float, open_low: bool = False) -> Callable:
-    """An argparse type: a number in a range."""
+    """An argparse type: a number from ``low`` to ``high``, ``low`` itself excluded if ``open_low``."""
 
     def convert(text: str):
         try:
@@ -33,16 +34,23 @@ def number(kind: type, low: float, high: float, open_low: bool = False) -> Calla
     return convert
 
 
+COUNT, SIZE, SHARE = number(int, 1, 10**9), number(int, 1, 2**16), number(float, 0, 1)
+
+
 def not_empty(text: str) -> str:
-    """An argparse type: the name of a file, a directory or a device. A shell variable may be empty."""
+    """An argparse type: the name of a file or a directory. An unset shell variable makes it empty."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty")
     return text
 
 
-COUNT, SIZE, SHARE = number(int, 1, 10**9), number(int, 1, 2**16), number(float, 0, 1)
+def device_name(text: str) -> str:
+    """An argparse type: a device that torch may have. Whether it is there is asked later, since torch loads slowly."""
+    if not re.fullmatch("(cpu|cuda)(:[0-9]{1,3})?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a supported device: cpu, cuda or cuda:1")
+    return text
 
 
 def help_format(prog: str) -> argparse.HelpFormatter:
-    """As wide as any terminal."""
+    """79 columns, which fit into every terminal."""
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=79)

@@ -9,8 +9,8 @@ from parsers.io.errors import UserError
 
 
 def run_command(name: str, main: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Runs ``main`` and returns the exit code. A fault of ours goes through, as a traceback."""
-    for stream in (sys.stdout, sys.stderr):  # "…" is in a help text, and any letter in a file's name
+    """Runs ``main`` and returns the exit code. Other exceptions than those below are ours and give a traceback."""
+    for stream in (sys.stdout, sys.stderr):  # help texts and names of files may have letters that a terminal has not
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -23,6 +23,6 @@ def run_command(name: str, main: Callable[[list[str]], int], arguments: list[str
         print(f"{name}: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has enough of it. What is left in the buffer must not raise once more at exit.
+        # The reader closed the pipe. Python flushes the rest at exit, and would raise again: let it go to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

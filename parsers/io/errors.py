@@ -1,4 +1,4 @@
-"""The user's mistakes: one line that names the place and says what to do. The commands print it and exit with 2."""
+"""The user's mistakes. The commands print the message, one line that names the place and a remedy, and exit with 2."""
 
 
 class UserError(Exception):
@@ -14,5 +14,5 @@ class DataError(UserError):
 
 
 def why(error: OSError) -> str:
-    """What the system says about a file, without the number and the name: "No such file or directory"."""
+    """The system's words without the number and the name of the file: "No such file or directory"."""
     return error.strerror or str(error) or type(error).__name__

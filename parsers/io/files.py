@@ -1,42 +1,106 @@
-"""The files of a run: there as a whole or not at all, and checked before they are read."""
+"""Files: written whole or not at all, and checked before they are read. The system's errors become UserErrors."""
 
+import contextlib
+import gzip
 import json
 import os
+import shutil
 import stat
+import sys
 import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 from parsers.io.errors import DataError, UserError, why
-from parsers.io.output import umask
 
-UNFINISHED = ".tmp"  # how names of files end that are being written
-MAX_JSON = 2**26  # bytes; as Python objects they may be twenty times as many
+UNFINISHED = ".tmp"  # suffix of a file that is being written
+MAX_JSON = 2**26  # bytes; as Python objects they can take twenty times as much memory
+SPOOLED = 2**20  # bytes for a pipe or a device that are held in memory; more go into a temporary file
+
+Write = Callable[[str | bytes], None]
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes a file under another name, waits until it is on the disk, and gives it its name.
+    """Replaces a file of a run and waits until it is on the disk.
 
-    A full disk or a directory that can't be written to is a UserError, and the old file is left as it was.
+    A full disk or a directory that can't be written to is a UserError, and the old file stays.
     """
-    name = None
+    with _replaced(path, str(path), durable=True) as put:
+        put(content)
+
+
+def output(path: str | None) -> AbstractContextManager[Write]:
+    """A function that writes a file for the user; "-" is standard output, None discards. Line ends stay as they are.
+
+    If the block raises, nothing remains of a new file, and an old one stays as it was. A symbolic link stays a link:
+    the file that it points to is replaced. A pipe or a device gets everything at the end of the block.
+    """
+    if path is None:
+        return contextlib.nullcontext(lambda content: None)
+    if path == "-":
+        return _delivered(path, "standard output")
+    if os.path.isdir(path):
+        raise UserError(f"{path} is a directory: name a file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        return _delivered(path, path)
+    return _replaced(Path(os.path.realpath(path)), path)
+
+
+@contextlib.contextmanager
+def _replaced(path: Path, name: str, durable: bool = False) -> Iterator[Write]:
+    """Writes under a temporary name in the same directory, which is renamed to ``path`` at the end of the block."""
+    temporary = None
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~umask())
-        os.replace(name, path)
-        sync_directory(path.parent)
-    except BaseException as error:
-        if name is not None:
-            Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise UserError(f"{path} can't be written: {why(error)}") from None
-        raise
+        with writing(name):
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=UNFINISHED)
+            file = os.fdopen(handle, "wb")
+        try:
+            yield _writer(file, name)
+            with writing(name):
+                file.flush()
+                if durable:
+                    os.fsync(handle)
+        finally:
+            with contextlib.suppress(OSError):  # on a full disk, closing fails once more
+                file.close()
+        with writing(name):
+            os.chmod(temporary, 0o666 & ~umask())
+            os.replace(temporary, path)
+            temporary = None
+            if durable:
+                _sync_directory(path.parent)
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
 
 
-def sync_directory(directory: Path) -> None:
+@contextlib.contextmanager
+def _delivered(path: str, name: str) -> Iterator[Write]:
+    """Collects what is written, and sends it at the end of the block: what is in a pipe can't be taken back."""
+    with tempfile.SpooledTemporaryFile(SPOOLED) as spool:
+        yield _writer(spool, "the directory for temporary files")
+        with writing(name):
+            spool.seek(0)
+            if path == "-":
+                shutil.copyfileobj(spool, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+            else:
+                with open(path, "wb", buffering=0) as file:
+                    shutil.copyfileobj(spool, file, SPOOLED)
+
+
+def _writer(file: BinaryIO, name: str) -> Write:
+    def put(content: str | bytes) -> None:
+        with writing(name):
+            file.write(content.encode() if isinstance(content, str) else content)
+
+    return put
+
+
+def _sync_directory(directory: Path) -> None:
     if os.name == "posix":  # elsewhere directories can't be opened
         handle = os.open(directory, os.O_RDONLY)
         try:
@@ -45,8 +109,47 @@ def sync_directory(directory: Path) -> None:
             os.close(handle)
 
 
-def check_file(path: Path, most: int) -> None:
-    """A pipe or a device never ends, and a file with holes can be larger than the disk: neither is read."""
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[None]:
+    """Turns the system's errors (a full disk, no permission) into UserErrors; a closed pipe stays BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(f"{name} can't be written: {why(error)}") from None
+
+
+@contextlib.contextmanager
+def reading(name: str | Path) -> Iterator[None]:
+    """Turns the system's errors, and those of gzip, into DataErrors."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(str(name), None, "this gzip file is damaged or cut off: make it again") from None
+    except OSError as error:
+        raise DataError(str(name), None, f"can't be read: {why(error)}") from None
+
+
+@contextlib.contextmanager
+def unzipped(path: str) -> Iterator[BinaryIO]:
+    """An open file; the content of a gzip file, whatever its name. Errors while it is read are DataErrors too."""
+    with reading(path), open(path, "rb") as file:
+        yield gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == b"\x1f\x8b" else file
+
+
+def check_can_be_opened(path: str) -> None:
+    """A DataError if an input is missing or can't be opened. A pipe is not touched: it can be opened only once."""
+    with reading(path):
+        if path != "-" and stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+            open(path, "rb").close()
+
+
+def check_regular(path: Path, most: int) -> None:
+    """A DataError unless this is a regular file of at most so many bytes.
+
+    A pipe or a device may never end, and a sparse file can be larger than the disk.
+    """
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):
         raise DataError(str(path), None, "this is not a regular file")
@@ -54,28 +157,38 @@ def check_file(path: Path, most: int) -> None:
         raise DataError(str(path), None, "this file is too large to be part of a run")
 
 
+def read_whole(path: Path) -> bytes:
+    """The content of a regular file of at most MAX_JSON bytes; a DataError if it is something else."""
+    with reading(path):
+        check_regular(path, MAX_JSON)
+        return path.read_bytes()
+
+
 def read_json(path: Path) -> dict:
-    """A JSON object; whatever is wrong with it is a DataError."""
-    try:
-        check_file(path, MAX_JSON)
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(str(path), None, f"can't be read: {why(error)}") from None
-    return parse_json(content, path)
+    """A JSON object; a DataError if the file can't be read or holds something else."""
+    return parse_json(read_whole(path), path)
 
 
-def parse_json(content: str | bytes, path: Path) -> dict:
+def parse_json(content: str | bytes, path: Path, line: int | None = None) -> dict:
+    """The same for what stands in a file, or in a line of it."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
-        raise DataError(str(path), None, "this is not JSON: the file is damaged") from None
+        raise DataError(str(path), line, "this is not JSON: the file is damaged") from None
     if not isinstance(value, dict):
-        raise DataError(str(path), None, "expected a JSON object")
+        raise DataError(str(path), line, "expected a JSON object")
     return value
 
 
+def umask() -> int:
+    """The permissions that new files shall not have. The system returns the mask only when it is set."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def machine_memory() -> int:
-    """Bytes of this machine, or more than any where the system does not say."""
+    """Bytes of memory; 2**62 where the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

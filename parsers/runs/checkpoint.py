@@ -13,7 +13,7 @@ from typing import BinaryIO
 from torch import Tensor
 
 from parsers.io.errors import DataError, why
-from parsers.io.files import UNFINISHED, check_file, machine_memory, parse_json, read_json, write
+from parsers.io.files import UNFINISHED, check_regular, machine_memory, parse_json, read_json, write
 from parsers.runs.tensors import pack
 
 KEPT = 2
@@ -58,7 +58,7 @@ class Checkpoints:
             raise DataError(str(path), None, "the checksum is wrong: the file is damaged")
         tensors = self.tensor_file(number)
         try:
-            check_file(tensors, machine_memory() // 4)
+            check_regular(tensors, machine_memory() // 4)
             with open(tensors, "rb") as file:
                 found = _checksum_file(file)
         except OSError as error:

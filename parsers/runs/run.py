@@ -22,8 +22,7 @@ from parsers.data.corpus import Sources
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
 from parsers.io.errors import DataError, UserError, why
-from parsers.io.files import MAX_JSON, machine_memory, read_json, write
-from parsers.io.output import umask
+from parsers.io.files import MAX_JSON, machine_memory, read_json, umask, write
 from parsers.options import options_from, options_to_json
 from parsers.runs.checkpoint import Checkpoints
 from parsers.runs.tensors import load_module, module_shapes, pack, read_tensors

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from parsers.io.errors import DataError, why
-from parsers.io.files import check_file, machine_memory
+from parsers.io.files import check_regular, machine_memory
 
 Shapes = dict[str, list[int] | None]  # None: any
 
@@ -26,7 +26,7 @@ def module_shapes(module: nn.Module, resizable: tuple[str, ...] = (), prefix: st
 def read_tensors(path: Path, expected: Shapes) -> dict[str, Tensor]:
     """The tensors of a file; nothing is allocated before their names and shapes were found as expected."""
     try:
-        check_file(path, machine_memory() // 4)
+        check_regular(path, machine_memory() // 4)
         with safetensors.safe_open(path, framework="pt") as file:
             for name in sorted(set(file.keys()) ^ expected.keys()):
                 fault = "is missing" if name in expected else "does not belong there"

@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from parsers.io.output import writing
+from parsers.io.files import writing
 
 
 class Screen(Console):

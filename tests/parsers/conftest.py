@@ -1,13 +1,13 @@
 import pytest
 
 from parsers.data import synthetic
-from tests.parsers.evaluation.evaluating import ODD
+from tests.parsers.evaluation.calls import ODD
 from tests.parsers.helpers import SMALL, small_trainer, tiny_options
 
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
-    """Two runs, and test sentences of their language with an odd one behind them: what test_evaluate*.py needs."""
+    """Two runs, and test sentences of their language with an odd one behind them, to evaluate."""
     directory = tmp_path_factory.mktemp("evaluate")
     for name, epochs in (("first", 1), ("second", 4)):
         options = tiny_options("ntp", *SMALL, f"--epochs={epochs}")

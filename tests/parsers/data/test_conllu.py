@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.data import conllu
-from parsers.data.conllu import cycle, parse, read
+from parsers.data.conllu import HEAD, MISC, cycle, parse, read
 from parsers.io.errors import DataError
 
 SAMPLE = """# sent_id = 1
@@ -76,9 +76,29 @@ def test_every_byte_comes_back(change):
 
 def test_new_heads_change_nothing_else():
     first, _ = parsed(SAMPLE.replace("\n", "\r\n"))
-    text = first.text([5, 1, 2, 3, 0])
+    text = first.text({HEAD: [5, 1, 2, 3, 0]})
     assert parsed(text)[0].heads == [5, 1, 2, 3, 0]
-    assert parsed(text)[0].text(first.heads) == first.text()
+    assert parsed(text)[0].text({HEAD: first.heads}) == first.text()
+    with pytest.raises(ValueError, match="shorter"):
+        first.text({HEAD: [0]})
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_columns_and_comments(end, mark):
+    """Comments replace those of the same name where they stand, a numbered one its series; new ones come last."""
+    first, second = parsed((mark + "# k_9 = old\n# k_of = 1\n# k_3 = old\n# k: 1\n" + SAMPLE).replace("\n", end))
+    comments = {"sent_id": "2", "new": "x = y", "k_1": "a", "k_2": "b"}
+    misc = [f"W={i}" for i in range(1, 6)]
+    text = first.text({HEAD: [0] * 5, MISC: misc}, comments)
+    head = ["# k_1 = a", "# k_2 = b", "# k_of = 1", "# k: 1", "# sent_id = 2", "# text = Vámonos al mar"]
+    written, original = text.split(end), first.text().split(end)
+    assert written[:8] == [mark + head[0], *head[1:], "# new = x = y", original[6]]
+    changed = parsed(text)[0]
+    assert changed.heads == [0] * 5 and changed.column(MISC) == misc
+    assert changed.text({HEAD: first.heads, MISC: first.column(MISC)}).split(end)[7:] == original[6:]
+    assert second.text(None, {"a": "b"}).split(end)[2:5] == ["# sent_id = 2", "# a = b", second.text().split(end)[3]]
+    assert [first.line_of(word) for word in range(1, 6)] == [8, 9, 11, 12, 13]
 
 
 def test_files(tmp_path):
@@ -279,7 +299,7 @@ def test_damaged_files_are_refused_or_read_as_they_stand(content):
     assert [s.heads for s in sentences] == plainly(content)
     for sentence in sentences:
         assert max(sentence.heads) <= len(sentence) and leads_to_root(sentence.heads)
-        written = sentence.text(sentence.heads).split("\n")
+        written = sentence.text({HEAD: sentence.heads}).split("\n")
         for row, head in zip(sentence.rows, sentence.heads, strict=True):
             columns = written[row].split("\t")
             assert columns[6] == str(head)

@@ -9,12 +9,12 @@ import torch
 
 import tritree
 from parsers.data import synthetic
-from parsers.data.conllu import read
-from parsers.evaluation.kbest import Oracle, best_trees, kbest_record, with_kbest
+from parsers.data.conllu import HEAD, read
+from parsers.evaluation.kbest import Oracle, best_trees
 from parsers.evaluation.parse import Parse, Trees
 from tests.oracle import Oracle as Enumeration
 from tests.oracle import number_of_trees
-from tests.parsers.evaluation.evaluating import ODD, main, mistake, words
+from tests.parsers.evaluation.calls import ODD, main, mistake, words
 from tests.parsers.evaluation.made_up import parse_of
 from tests.parsers.helpers import SMALL, small_trainer, tiny_options
 
@@ -107,7 +107,7 @@ def test_other_decoding(place, tmp_path):
 def test_constrain(place, tmp_path, capfd):
     """Every second head is taken away: all trees have the others."""
     partly, found, gold = tmp_path / "partly.conllu", tmp_path / "x.json", list(read(str(place / "gold.conllu")))
-    partly.write_text("".join(s.text([h if i % 2 else "_" for i, h in enumerate(s.heads)]) for s in gold))
+    partly.write_text("".join(s.text({HEAD: [h if i % 2 else "_" for i, h in enumerate(s.heads)]}) for s in gold))
     main(place / "run", partly, "--constrain", "--kbest=9", "--confidence", "--json", found)
     figures = json.loads(found.read_text())
     for sentence, parse in zip(gold, figures["parses"], strict=True):
@@ -131,7 +131,7 @@ def test_output_changes_nothing_else(place, tmp_path, confidence):
     """Comments are added, and replaced by the next run, fewer or more; no other byte differs."""
     source, target = tmp_path / "windows.conllu", tmp_path / "target.conllu"
     gold = (place / "gold.conllu").read_bytes().rstrip()
-    own = b"# kbest_of = all\r\n# kbest_1: mine\r\n"  # comments of somebody else
+    own = b"# kbest_of = all\r\n# kbest_1: mine\r\n"  # comments that are not ours
     source.write_bytes(b"\xef\xbb\xbf" + own + gold.replace(b"\n", b"\r\n") + b"\r\n\r\n# kbest_1 = the end")
 
     def run(path, *options):
@@ -147,7 +147,7 @@ def test_output_changes_nothing_else(place, tmp_path, confidence):
     again.write_bytes(five)
     assert run(again, "--kbest=5") == five
     assert run(again, "--kbest=2") == run(source, "--kbest=2") != five
-    assert run(again) == five  # who does not ask for them leaves them alone
+    assert run(again) == five  # without --kbest they stay
 
 
 def test_comments_are_the_record(place, tmp_path):
@@ -166,11 +166,9 @@ def test_comments_are_the_record(place, tmp_path):
 
 def test_by_hand():
     trees = Trees(np.log([0.5, 0.25]), np.array([[2, 0, 2], [0, 1, 2]], dtype=np.int16))
-    text = "\ufeff# kbest_12 = -1 old\n1\ta\n2\tb\n3\tc"
-    assert with_kbest(text, trees) == "\ufeff# kbest_1 = -0.6931 2 0 2\n# kbest_2 = -1.3863 0 1 2\n1\ta\n2\tb\n3\tc"
-    assert [tree["heads"] for tree in kbest_record(trees)] == [[2, 0, 2], [0, 1, 2]]
+    assert [heads for _, heads in trees] == [[2, 0, 2], [0, 1, 2]]
     oracle, made_up = Oracle(3), parse_of(["a", "b", "c"], [2, 0, 2])
-    for gold in ([0, 1, -1], [2, 0, 2], None):  # the second tree is right, the first one is, nobody knows
+    for gold in ([0, 1, -1], [2, 0, 2], None):  # the second tree is right, the first one is, no head is known
         oracle.add(Parse(made_up.sentence, made_up.heads, gold, [], [], 0.0, 0.0, trees))
     one, two, three = oracle.figures()["kbest"]
     assert (one["trees"], one["oracle_uas"], one["mass"]) == (1, pytest.approx(100 * 3 / 5), pytest.approx(0.5))

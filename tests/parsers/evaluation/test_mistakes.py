@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from tests.parsers.evaluation.evaluating import WORD, mistake, words
+from tests.parsers.evaluation.calls import WORD, mistake, words
+from tests.parsers.processes import run
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ from tests.parsers.evaluation.evaluating import WORD, mistake, words
         (["--compare", "RUN", "RUN", "FILE", "--draw=1"], "--draw does not go with --compare"),
         (["--compare", "RUN", "FILE"], "name either a FILE"),
         (["--curves", "RUN", "--json=x"], "--json does not go with --curves"),
-        (["RUN", "FILE", "--device=quantum"], "--device quantum"),
+        (["RUN", "FILE", "--device=quantum"], "argument --device: 'quantum' is not a supported device"),
         (["FILE", "FILE"], "is not a directory"),
         (["RUN", "FILE", "--outptu=x"], "unrecognized arguments: --outptu=x"),
     ],
@@ -63,8 +64,37 @@ def test_broken_files(place, tmp_path, capfd, content, message):
     assert os.listdir(tmp_path) == ["broken.conllu"]
 
 
+def test_wrong_options_are_answered_without_torch():
+    """Torch takes seconds to import: none of the large packages is imported for a wrong value of any option."""
+    wrong = [
+        ["RUN"],
+        ["RUN", "FILE", "--bogus"],
+        ["RUN", "--treebank="],
+        ["RUN", "FILE", "--split=other"],
+        ["RUN", "--compare", "RUN"],
+        ["--curves", "RUN", "--kbest=2"],
+        ["RUN", "FILE", "--decode=magic"],
+        ["RUN", "FILE", "--device=quantum"],
+        ["RUN", "FILE", "--output="],
+        ["RUN", "FILE", "--kbest=0"],
+        ["RUN", "FILE", "--json="],
+        ["RUN", "FILE", "--html="],
+        ["RUN", "FILE", "--draw=x"],
+        ["RUN", "FILE", "--calibration=x.pdf"],
+        ["RUN", "missing.conllu"],
+    ]
+    script = f"""
+import sys, evaluate
+for arguments in {wrong}:
+    assert evaluate.run_command("evaluate.py", evaluate.main, arguments) == 2
+print({{"torch", "numpy", "rich"}} & sys.modules.keys())
+"""
+    done = run("-c", script)
+    assert done.stdout == "set()\n" and done.stderr.count("\n") == len(wrong)
+
+
 def test_a_missing_file_is_reported_at_once(tmp_path, capfd, monkeypatch):
-    monkeypatch.setitem(sys.modules, "parsers.evaluation.commands", None)  # importing it, and torch with it, would fail
+    monkeypatch.setitem(sys.modules, "parsers.evaluation.commands", None)  # importing it, and torch with it, fails
     missing = tmp_path / "missing.conllu.gz"
     for arguments in (["RUN", missing], ["--compare", "RUN1", "RUN2", missing]):
         assert mistake(capfd, *arguments) == f"evaluate.py: {missing}: can't be read: No such file or directory\n"

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from parsers.evaluation.page import sentence_record, write_page
+from parsers.evaluation.page import Page, sentence_record
 from tests.parsers.evaluation.browser import CHROMIUM, MISSING, Browser
 from tests.parsers.evaluation.made_up import made_up_parses, parse_of
 
@@ -30,6 +30,13 @@ def page_of(parses, title="made up") -> str:
     pieces = []
     write_page(parses, pieces.append, title)
     return "".join(pieces)
+
+
+def write_page(parses, write, title) -> None:
+    page = Page(write, title)
+    for parse in parses:
+        page.add(parse)
+    page.finish({})
 
 
 def example():
@@ -80,7 +87,7 @@ def test_well_formed_whatever_is_in_it():
     assert second["w"] == HOSTILE and second["file"] == "</script>.conllu"
     assert first["k"][-1] == [5, 5500, 4, 4000, 0, 500]
     assert "\u2028" not in page and "\u2029" not in page
-    # nothing comes from elsewhere; the name of SVG is an address that nobody visits
+    # nothing is loaded; the address is the name of SVG
     assert set(re.findall(r"https?://[\w./]+", page)) == {"http://www.w3.org/2000/svg"}
 
 

@@ -1,9 +1,10 @@
-"""Learning curves of runs, and histories that are none."""
+"""Learning curves of runs, and files that are no history of a run."""
 
 import pytest
 
 from parsers.evaluation.plots import read_history
 from parsers.io.errors import DataError, UserError
+from tests.parsers.evaluation.calls import main, mistake
 
 
 @pytest.mark.parametrize(
@@ -11,9 +12,9 @@ from parsers.io.errors import DataError, UserError
     [
         (None, "has no metrics.jsonl yet: no epoch has ended"),
         ("", "this file is empty"),
-        ('{"epoch": 1}\n{"epoch": 2', ":2: expected a JSON object: the file is damaged"),
+        ('{"epoch": 1}\n{"epoch": 2', ":2: this is not JSON: the file is damaged"),
         ("[1]\n", ":1: expected a JSON object"),
-        pytest.param("[" * 100_000, ":1: expected a JSON object", id="deep"),
+        pytest.param("[" * 100_000, ":1: this is not JSON", id="deep"),
     ],
 )
 def test_histories_that_are_none(tmp_path, content, message):
@@ -31,3 +32,12 @@ def test_only_numbers_are_kept(tmp_path):
     path.mkdir()
     with pytest.raises(DataError):
         read_history(tmp_path)
+
+
+def test_curves(place, tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")  # names of runs are cut off on narrow terminals
+    main("--curves", place / "first", place / "second", "--output", tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
+    assert str(place / "second") in capfd.readouterr().out.replace("\n", "")
+    assert "is not a run" in mistake(capfd, "--curves", tmp_path, "--output", tmp_path / "y.png")
+    assert not (tmp_path / "y.png").exists()

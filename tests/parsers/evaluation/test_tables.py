@@ -1,4 +1,4 @@
-"""What evaluate.py shows: tables that fit a terminal, pictures, and how far it is."""
+"""The tables of evaluate.py fit into a terminal."""
 
 import io
 import json
@@ -6,12 +6,9 @@ import re
 
 import pytest
 from rich.console import Console
-from rich.progress import Progress
 
-from parsers.data.conllu import read
-from parsers.evaluation.parse import Parse
-from parsers.evaluation.tables import Bar, evaluation_tables, progress
-from tests.parsers.evaluation.evaluating import main
+from parsers.evaluation.tables import Bar, evaluation_tables
+from tests.parsers.evaluation.calls import main
 
 
 def test_many_tags(place, tmp_path, capfd):
@@ -47,26 +44,3 @@ def test_tables_fit_into_80_columns(place, tmp_path, factor):
         assert re.search(rf"\b{tag} +{row['words']:,} +{row['uas']:.2f}  ━*╸? *$", "\n".join(lines), re.M)
     assert any(line.startswith("without punctuation ") for line in lines)
     assert [len(line.rstrip()) for line in _bars(100.0, 75.0, 50.0, 0.0, width=8)] == [8, 6, 4, 0]
-
-
-def test_pictures(place, tmp_path, capfd):
-    page = tmp_path / "page.html"
-    main(place / "second", place / "gold.conllu", "--draw=2", "--html", page)
-    text = capfd.readouterr().out
-    assert text.index("heads right") < text.index("UAS") and "vámonos" not in text
-    assert "vamos" in page.read_text(encoding="utf-8")
-
-
-def test_progress(place, monkeypatch, capfd):
-    """What has been parsed counts, not what has been read ahead."""
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(Progress, "update", lambda self, task, **shown: updates.append(shown))
-    path, updates = str(place / "gold.conllu"), []
-    sentences = list(read(path))
-    with progress(path) as watch:
-        parses = [Parse(sentence, [], None, [], [], 0.0, 0.0) for sentence in 3 * sentences]
-        for number, parse in enumerate(watch(parses)):
-            assert parse is parses[number] and len(updates) == (number + 1) // 64
-    size = sum(len(line.encode()) for parse in parses[:64] for line in parse.sentence.lines)
-    assert updates == [{"completed": size, "text": "64 sentences"}]
-    capfd.readouterr()

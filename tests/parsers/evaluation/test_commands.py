@@ -1,4 +1,4 @@
-"""The figures of evaluate.py: those of the official evaluation, and what is counted by hand."""
+"""The figures of evaluate.py: they agree with the official evaluation, with the printed tables and with each other."""
 
 import json
 
@@ -7,10 +7,7 @@ from udtools.udeval import evaluate as official
 from udtools.udeval import load_conllu
 
 from parsers.data import synthetic
-from parsers.evaluation.breakdown import Breakdown
-from parsers.evaluation.calibration import Calibration
-from tests.parsers.evaluation.evaluating import main, mistake
-from tests.parsers.evaluation.made_up import parse_of
+from tests.parsers.evaluation.calls import main, mistake
 
 
 @pytest.mark.parametrize("decode", ["viterbi", "mbr"])
@@ -56,25 +53,3 @@ def test_files_without_heads(place, tmp_path, capfd):
     assert "no heads to compare with" in error and not (tmp_path / "x.png").exists()
     main("--compare", place / "first", place / "second", path)
     assert "no heads in the file: not scored" in capfd.readouterr().out
-
-
-def test_breakdown_by_hand():
-    breakdown = Breakdown()
-    breakdown.add(parse_of(["a"] * 4, [2, 0, 2, 2], [2, 0, 4, -1], [1.0] * 4))
-    figures = breakdown.figures()
-    assert figures["words"] == 3 and figures["uas"] == 100 * (2 / 3) and figures["root_accuracy"] == 100
-    root, short = figures["by_arc_length"]
-    assert root["from_root"] and root["words"] == 1
-    assert (short["from"], short["to"], short["words"], short["correct"], short["predicted"]) == (1, 1, 2, 1, 2)
-    assert Breakdown().figures() == {}
-
-
-def test_calibration_by_hand():
-    calibration = Calibration()
-    calibration.add(parse_of(["a"] * 5, [2, 0, 2, 2, 1], [2, 0, 4, -1, 1], [1.0, 0.9, 0.25, 0.5, 0.8]))
-    figures = calibration.figures()
-    assert [(b["from"], b["arcs"]) for b in figures["calibration"]] == [(0.2, 1), (0.8, 1), (0.9, 2)]
-    assert figures["expected_calibration_error"] == pytest.approx((0.25 + 0.2 + 2 * 0.05) / 4)
-    by_threshold = {row["threshold"]: row for row in figures["thresholds"]}
-    assert by_threshold[0.9]["coverage"] == 0.5 and by_threshold[0.9]["accuracy"] == 1
-    assert by_threshold[0.5]["coverage"] == 0.75 and by_threshold[0.5]["errors_below"] == 1

@@ -1,4 +1,4 @@
-"""Several runs side by side: evaluate.py --compare, its bootstrap, and --curves."""
+"""Two runs side by side: evaluate.py --compare and its bootstrap."""
 
 import json
 from collections import Counter
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from parsers.evaluation.comparison import paired_bootstrap
-from tests.parsers.evaluation.evaluating import main, mistake
+from tests.parsers.evaluation.calls import main
 
 
 def test_compare(place, tmp_path, capfd):
@@ -44,12 +44,3 @@ def test_bootstrap():
     assert found["p_value"] == pytest.approx(centred.mean(), abs=0.01)
     assert found == paired_bootstrap(kinds, 4000)
     assert paired_bootstrap(Counter({(10, 1): 5, (10, -1): 5}), 100)["p_value"] == 1
-
-
-def test_curves(place, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")  # names of runs are cut off on narrow terminals
-    main("--curves", place / "first", place / "second", "--output", tmp_path / "x.png")
-    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
-    assert str(place / "second") in capfd.readouterr().out.replace("\n", "")
-    assert "is not a run" in mistake(capfd, "--curves", tmp_path, "--output", tmp_path / "y.png")
-    assert not (tmp_path / "y.png").exists()

@@ -1,9 +1,9 @@
-"""evaluate.py in this process, and files for it."""
+"""evaluate.py called in this process, and sentences for its input."""
 
 import evaluate
 from tests.parsers import processes
 
-# A multiword token, an empty node, spaces after words, several comments, a blank FEATS order: all must survive.
+# A multiword token, an empty node, spaces after words, several comments, FEATS that are not sorted: all must survive.
 ODD = """# newdoc id = d
 # sent_id = odd-1
 # text = vámonos al mar .

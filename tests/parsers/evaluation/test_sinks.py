@@ -1,17 +1,21 @@
-"""What evaluate.py --output writes: the file with other heads, and how sure the parser is of them."""
+"""The files that evaluate.py writes: what is in them, and that they are whole or as they were before."""
 
 import json
+import os
 
 import numpy as np
 import pytest
 
+import evaluate
 from parsers.data.batches import collate
 from parsers.data.conllu import read
 from parsers.data.examples import Indexer
-from parsers.evaluation.confidence import with_confidence
-from parsers.evaluation.parse import Parse
+from parsers.evaluation.metrics import Scores
+from parsers.evaluation.parse import Parse, Trees
+from parsers.evaluation.sinks import ConlluFile
 from parsers.runs.run import Run
-from tests.parsers.evaluation.evaluating import main
+from tests.parsers.evaluation.calls import main, mistake
+from tests.parsers.processes import call, run
 
 
 def test_output_changes_nothing_else(place, tmp_path):
@@ -69,13 +73,18 @@ def test_confidence_in_json(place, tmp_path):
     assert figures == without
 
 
-def test_confidence_where_a_file_begins_without_comments(tmp_path):
+def test_comments_by_hand(tmp_path):
+    """A byte order mark stays first; comments of an earlier run are replaced where they stand, a series as a whole."""
     path = tmp_path / "file.conllu"
-    path.write_text("\ufeff1\ta\t_\tX\t_\t_\t_\t_\t_\t_", encoding="utf-8")
-    (sentence,) = read(str(path))
-    parse = Parse(sentence, [0], None, [1.0], [], -1e-9, 0.0)
-    expected = "\ufeff# log_prob = 0.0000\n# entropy = 0.0000\n1\ta\t_\tX\t_\t_\t0\t_\t_\tProb=1.0000"
-    assert with_confidence(parse) == expected
+    for old in ("", "# kbest_12 = -1 old\n# text = a\n# kbest_3 = -2 old\n"):
+        path.write_text(f"\ufeff{old}1\ta\t_\tX\t_\t_\t_\t_\t_\tProb=1|A=b", encoding="utf-8")
+        (sentence,) = read(str(path))
+        trees = Trees(np.log([0.5, 0.25]), np.array([[0], [0]], dtype=np.int16))
+        pieces = []
+        ConlluFile(pieces.append, confidence=True).add(Parse(sentence, [0], None, [1.0], [], -1e-9, 0.0, trees))
+        kbest, sure = "# kbest_1 = -0.6931 0\n# kbest_2 = -1.3863 0\n", "# log_prob = 0.0000\n# entropy = 0.0000\n"
+        comments = f"{kbest}# text = a\n{sure}" if old else f"{sure}{kbest}"
+        assert pieces == [f"\ufeff{comments}1\ta\t_\tX\t_\t_\t0\t_\t_\tA=b|Prob=1.0000"]
 
 
 def test_probabilities_are_those_of_the_trees(place, tmp_path):
@@ -93,3 +102,50 @@ def test_probabilities_are_those_of_the_trees(place, tmp_path):
     main(place / "second", path, "--output", parsed, "--confidence")
     assert f"# log_prob = {max(log_probs):.4f}\n" in parsed.read_text()
     assert f"# entropy = {-np.dot(np.exp(log_probs), log_probs):.4f}\n" in parsed.read_text()
+
+
+def test_drawings_and_page(place, tmp_path, capfd):
+    page = tmp_path / "page.html"
+    main(place / "second", place / "gold.conllu", "--draw=2", "--html", page)
+    text = capfd.readouterr().out
+    assert text.index("heads right") < text.index("UAS") and "vámonos" not in text
+    assert "vamos" in page.read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_written(place, tmp_path, capfd):
+    gold = place / "gold.conllu"
+    assert "is a directory" in mistake(capfd, place / "first", gold, "--output", tmp_path)
+    for option in ("--output", "--json", "--html", "--calibration"):
+        error = mistake(capfd, place / "first", gold, option, tmp_path / "no" / "x")
+        assert "can't be written: No such file or directory" in error
+    if os.path.exists("/dev/full"):
+        error = mistake(capfd, place / "first", gold, "--output", "/dev/full")
+        assert "/dev/full can't be written: No space left on device" in error and not os.path.isfile("/dev/full")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file sizes can't be limited here")
+def test_full_disk(place, tmp_path):
+    """A limit on the size of files stands for it: what was there before is still there."""
+    target = tmp_path / "parsed.conllu"
+    target.write_text("old")
+    arguments = [str(place / "first"), str(place / "gold.conllu"), "--output", str(target)]
+    script = f"""
+import resource, sys, evaluate
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
+status = evaluate.run_command("evaluate.py", evaluate.main, {arguments})
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+sys.exit(status)
+"""
+    assert run("-c", script, code=2).stderr == f"evaluate.py: {target} can't be written: File too large\n"
+    assert os.listdir(tmp_path) == ["parsed.conllu"] and target.read_text() == "old"
+
+
+def test_ctrl_c_leaves_nothing(place, tmp_path, monkeypatch, capfd):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scores, "add", interrupt)
+    arguments = [place / "first", place / "gold.conllu", "--output", tmp_path / "x", "--json", tmp_path / "y"]
+    assert call(evaluate.main, *arguments, name="evaluate.py") == 130
+    assert os.listdir(tmp_path) == [] and capfd.readouterr().err == "evaluate.py: stopped\n"

@@ -1,0 +1,178 @@
+"""What is made of parsed sentences: figures, files, the printed report.
+
+A sink gets every parse by `add`, and the figures of the whole file by `finish`. A new kind of file is a class here, a
+line in SINKS and an option in evaluate.py; a new column of CoNLL-U is a line in `ConlluFile.add`.
+"""
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Protocol
+
+from parsers.data.conllu import HEAD, MISC
+from parsers.evaluation.breakdown import Breakdown
+from parsers.evaluation.calibration import Calibration
+from parsers.evaluation.kbest import Oracle
+from parsers.evaluation.page import Page
+from parsers.evaluation.parse import Parse
+from parsers.evaluation.plots import reliability_plot
+from parsers.evaluation.screen import Printer
+from parsers.evaluation.tables import counted, evaluation_tables
+from parsers.evaluation.terminal import draw_tree
+from parsers.io.errors import UserError
+from parsers.io.files import Write
+
+DOUBT = 0.9
+
+
+class Sink(Protocol):
+    def add(self, parse: Parse) -> None: ...
+
+    def finish(self, figures: dict) -> None: ...
+
+
+class Evaluation:
+    """Counts, from which the figures are made. Memory does not grow with the file."""
+
+    def __init__(self, kbest: int | None):
+        self.counters = [Breakdown(), Calibration(), *([Oracle(kbest)] if kbest else [])]
+        self.sentences = self.words = 0
+        self.doubtful = 0  # words whose arc has a probability below DOUBT
+
+    def add(self, parse: Parse) -> None:
+        for counter in self.counters:
+            counter.add(parse)
+        self.sentences += 1
+        self.words += len(parse.heads)
+        self.doubtful += sum(probability < DOUBT for probability in parse.probabilities)
+
+    def figures(self, seconds: float) -> dict:
+        return {
+            **{key: value for counter in self.counters for key, value in counter.figures().items()},
+            "parsed_sentences": self.sentences,
+            "parsed_words": self.words,
+            "doubtful_words": self.doubtful,
+            "sentences_per_second": self.sentences / max(seconds, 1e-9),
+        }
+
+
+class ConlluFile:
+    """The input with predicted heads, all else byte for byte. What an earlier run has written is replaced.
+
+    With ``confidence``, MISC has the probability of each arc, `Prob=0.9731`, and each sentence two comments:
+
+        # log_prob = -0.4321         of the tree, to the base e
+        # entropy = 1.2345           of the distribution over trees, in nats
+
+    The k best trees are comments too, the best first, each with its log probability and the heads of words 1, 2, 3, …:
+
+        # kbest_1 = -0.4321 2 0 2
+    """
+
+    def __init__(self, write: Write, confidence: bool):
+        self.write, self.confidence = write, confidence
+
+    def add(self, parse: Parse) -> None:
+        columns, comments = {HEAD: parse.heads}, {}
+        if self.confidence:
+            misc = zip(parse.sentence.column(MISC), parse.probabilities, strict=True)
+            columns[MISC] = [_with_item(text, "Prob", f"{probability:.4f}") for text, probability in misc]
+            comments |= {"log_prob": _decimal(parse.log_prob), "entropy": _decimal(parse.entropy)}
+        for rank, (log_prob, heads) in enumerate(parse.kbest or (), 1):
+            comments[f"kbest_{rank}"] = " ".join([_decimal(log_prob), *map(str, heads)])
+        self.write(parse.sentence.text(columns, comments))
+
+    def finish(self, figures: dict) -> None:
+        """All is written."""
+
+
+def _with_item(misc: str, key: str, value: str) -> str:
+    """The text of MISC with an item `key=value` at its end, in place of one with the same key."""
+    kept = [item for item in misc.split("|") if not item.startswith(f"{key}=")] if misc not in ("_", "") else []
+    return "|".join([*kept, f"{key}={value}"])
+
+
+def _decimal(value: float) -> str:
+    return f"{round(value, 4) + 0.0:.4f}"  # + 0.0: no −0.0000
+
+
+class JsonFile:
+    """All figures, unrounded; with ``confidence`` also what is known of each sentence, one per line."""
+
+    def __init__(self, write: Write, confidence: bool):
+        self.write, self.confidence = write, confidence
+        self.separator = ""
+        if confidence:
+            write('{"parses": [')
+
+    def add(self, parse: Parse) -> None:
+        if not self.confidence:
+            return
+        record = {
+            "line": parse.sentence.line,  # of the first word
+            "heads": parse.heads,
+            "probabilities": parse.probabilities,
+            "log_prob": parse.log_prob,
+            "entropy": parse.entropy,
+        }
+        if parse.kbest is not None:
+            record["kbest"] = [{"log_prob": log_prob, "heads": heads} for log_prob, heads in parse.kbest]
+        self.write(f"{self.separator}\n{json.dumps(record)}")
+        self.separator = ","
+
+    def finish(self, figures: dict) -> None:
+        text = json.dumps(figures, indent=1, ensure_ascii=False)
+        self.write(f"\n],{text[1:]}\n" if self.confidence else f"{text}\n")
+
+
+class CalibrationPicture:
+    """A PNG that shows how far the probabilities can be trusted. It is made of the figures alone."""
+
+    def __init__(self, write: Write, path: str):
+        self.write, self.path = write, path
+
+    def add(self, parse: Parse) -> None:
+        """The figures have counted it."""
+
+    def finish(self, figures: dict) -> None:
+        if "uas" not in figures:
+            raise UserError(f"{self.path} has no heads to compare with: --calibration needs them")
+        self.write(reliability_plot(figures, os.path.basename(self.path)))
+
+
+# By the option that names the file. Arguments: what writes to the file, the options, the path of the input.
+SINKS: dict[str, Callable[[Write, Namespace, str], Sink]] = {
+    "output": lambda write, options, path: ConlluFile(write, options.confidence),
+    "json": lambda write, options, path: JsonFile(write, options.confidence),
+    "html": lambda write, options, path: Page(write, f"{options.paths[0]}: {path}"),
+    "calibration": lambda write, options, path: CalibrationPicture(write, path),
+}
+
+
+class Report:
+    """What is printed at the end: drawings of the first trees, and tables."""
+
+    def __init__(self, printer: Printer, options: Namespace):
+        self.printer, self.options = printer, options
+        self.drawings: list[str] = []
+
+    def add(self, parse: Parse) -> None:
+        if len(self.drawings) < (self.options.draw or 0):
+            self.drawings.append(draw_tree(parse, self.printer.width, self.printer.color))
+
+    def finish(self, figures: dict) -> None:
+        show, kbest = self.printer.show, self.options.kbest
+        self.printer.write("".join(f"{text}\n\n" for text in self.drawings))
+        if "uas" in figures:
+            show(evaluation_tables(figures))
+        else:
+            why = "the heads in the file were kept" if self.options.constrain else "no heads in the file"
+            show(f"{why}: not scored")
+            doubtful, words = figures["doubtful_words"], figures["parsed_words"]
+            show(f"{doubtful:,} of {words:,} arcs have a probability below {DOUBT}")
+            if kbest:
+                mass = 100 * figures["kbest"][-1]["mass"]
+                show(f"probability of the best {counted(kbest, 'tree')}: {mass:.2f} % on average")
+        speed = figures["sentences_per_second"]
+        show(f"{counted(figures['parsed_sentences'], 'sentence')}, {speed:.0f} per second")

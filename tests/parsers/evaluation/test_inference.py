@@ -1,0 +1,91 @@
+"""Parsing reads a window ahead, opens a file once and keeps nothing; --constrain and --multi-root give other trees."""
+
+import itertools
+import os
+import threading
+
+import pytest
+import torch
+
+from parsers.data import synthetic
+from parsers.data.conllu import HEAD, read
+from parsers.data.examples import Indexer
+from parsers.data.projective import is_projective
+from parsers.evaluation.inference import WINDOW, parse_sentences
+from parsers.runs.run import Run
+from tests.parsers.evaluation.calls import main, mistake, words
+
+
+def test_reads_no_further_than_a_window(place):
+    """A file without an end can be parsed."""
+    run = Run.open(str(place / "first"))
+    model, vocab, _ = run.load_model(run.config()[0], "cpu")
+    count = 0
+
+    def endless():
+        nonlocal count
+        for sentence in itertools.cycle(synthetic.sentences("test", count=5)):
+            count += 1
+            yield sentence
+
+    parses = parse_sentences(model, Indexer(vocab), endless())
+    for number, parse in enumerate(itertools.islice(parses, 2 * WINDOW + 1)):
+        assert count <= number + WINDOW and len(parse.heads) == len(parse.sentence)
+    parses.close()
+
+
+def test_parsing_keeps_no_graph(place, monkeypatch):
+    run = Run.open(str(place / "first"))
+    model, vocab, _ = run.load_model(run.config()[0], "cpu")
+    found, distribution = [], model.distribution
+    monkeypatch.setattr(model, "distribution", lambda *a: found.append(distribution(*a)) or found[-1])
+    assert len(list(parse_sentences(model, Indexer(vocab), synthetic.sentences("test", count=3)))) == 3
+    assert found and not any(trees.scores.requires_grad for trees in found) and torch.is_grad_enabled()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes here")
+def test_a_pipe_is_opened_once(place, tmp_path, capfd):
+    """As in `evaluate.py RUN <(zcat *.gz)`: opened a second time, it would be empty or wait for ever."""
+    pipe, gold = tmp_path / "pipe", place / "gold.conllu"
+    os.mkfifo(pipe)
+    threading.Thread(target=lambda: pipe.write_bytes(gold.read_bytes()), daemon=True).start()
+    done = threading.Thread(target=main, args=(place / "first", pipe, "--output", tmp_path / "parsed"), daemon=True)
+    done.start()
+    done.join(60)
+    main(place / "first", gold, "--output", tmp_path / "expected")
+    assert (tmp_path / "parsed").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+def test_constrain(place, tmp_path, capfd):
+    """Every second head is taken away: the others stay, and the trees are projective and single-rooted."""
+    partly, parsed = tmp_path / "partly.conllu", tmp_path / "parsed.conllu"
+    gold = list(read(str(place / "gold.conllu")))
+    partly.write_text("".join(s.text({HEAD: [h if i % 2 else "_" for i, h in enumerate(s.heads)]}) for s in gold))
+    main(place / "first", partly, "--constrain", "--output", parsed)
+    assert "heads in the file were kept: not scored" in capfd.readouterr().out
+    for before, after in zip(gold, read(str(parsed)), strict=True):
+        assert before.heads[1::2] == after.heads[1::2] and after.heads.count(0) == 1 and min(after.heads) >= 0
+        assert is_projective(after.heads)
+
+
+def test_constraints_without_a_tree(place, tmp_path, capfd):
+    path = tmp_path / "bad.conllu"
+    rows = [(3, 4, "_", "_"), ("_", "_"), (0, 0), (4, "_", "_", 2)]  # the last: 2 and 3 could only hang from each other
+    path.write_text("# one\n" + "\n".join(words(*row) for row in rows) + "\n")
+    for target in (tmp_path / "out", "-"):
+        error = mistake(capfd, place / "first", path, "--constrain", "--output", target, lines=4)
+        first, second, third, last = error.splitlines()
+        assert f"{path}:3: the arcs to words 1 and 2 cross" in first
+        assert f"{path}:11: words 1 and 2 both hang from the root: --multi-root" in second
+        assert f"{path}:13: no projective tree has the heads in the file" in third
+        assert "3 sentences can't be parsed" in last
+    assert os.listdir(tmp_path) == ["bad.conllu"]
+
+
+def test_multi_root(place, tmp_path):
+    path, parsed = tmp_path / "two.conllu", tmp_path / "parsed.conllu"
+    path.write_text(words(0, "_", 0))
+    main(place / "first", path, "--output", parsed)
+    assert next(read(str(parsed))).heads.count(0) == 1
+    main(place / "first", path, "--output", parsed, "--constrain", "--multi-root")
+    assert next(read(str(parsed))).heads[::2] == [0, 0]
