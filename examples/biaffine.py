@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.data.synthetic, which is not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # tritree and parsers, where they are not installed
 
 import tritree
 from parsers.data import synthetic

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.data.synthetic, which is not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # tritree and parsers, where they are not installed
 
 import supar.models.dep
 from supar.models import CRFDependencyModel

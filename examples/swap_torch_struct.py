@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for parsers.data.synthetic, which is not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # tritree and parsers, where they are not installed
 
 import torch_struct
 

@@ -73,7 +73,7 @@ def test_growth(benchmark, report):
 def plot(series) -> str:
     """Says where the plot is, or why there is none: the figures are checked in any case."""
     if importlib.util.find_spec("matplotlib") is None:
-        return "growth: no plot, matplotlib is not installed: pip install '.[perf]'"
+        return "growth: no plot, matplotlib is not installed: pip install '.[parsers]'"
     import matplotlib
 
     matplotlib.use("agg")

@@ -1,6 +1,7 @@
-"""The examples in the README, in docs/ and in `help(tritree)` run."""
+"""The README, docs/ and `help(tritree)`: examples run, and links, files, modules and options exist."""
 
 import doctest
+import functools
 import importlib.util
 import re
 import subprocess
@@ -11,23 +12,42 @@ import pytest
 
 import tritree
 
-README = Path(__file__).parent.parent / "README.md"
-SNIPPETS = [
-    pytest.param(snippet, id=f"{path.name}-{number}")
-    for path in sorted((README.parent / "docs").glob("*.md"))
-    for number, snippet in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.S), 1)
-]
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "perf" / "README.md", *DOCS]
+NAMES = {path.name for folder in ("tritree", "parsers", "tests", "perf") for path in (ROOT / folder).rglob("*.py")}
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text(page), re.S | re.M)
+    return [code for name, code in fenced if name == language]
+
+
+def each_page(pages: list[Path]):
+    return pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def test_readme():
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
+    (example,) = blocks(README, "python")
     names = {}
     exec(example, names)
     assert names["log_z"].shape == (2,) and names["trees"].shape == (10, 2, 6)
     assert names["parsed"][0, [1, 4]].tolist() == [2, 3]
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        pytest.param(snippet, id=f"{page.name}-{number}")
+        for page in DOCS
+        for number, snippet in enumerate(blocks(page, "python"), 1)
+    ],
+)
 def test_docs(snippet):
     """Each on its own, in a new process: some of them change other packages."""
     for package in re.findall(r"^(?:import|from) (\w+)", snippet, re.M):
@@ -36,13 +56,66 @@ def test_docs(snippet):
     subprocess.run([sys.executable, "-c", snippet], check=True)
 
 
-def test_files_in_the_readme_exist():
-    for cell in re.findall(r"^\| (`.*?) \|", README.read_text(encoding="utf-8"), re.M):
-        folder = ""
-        for name in re.findall(r"`([\w/]+\.py|[\w/]+/)`", cell):
-            path = Path(name) if "/" in name else Path(folder) / name
-            folder = str(path.parent)
-            assert (README.parent / path).exists(), name
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", text(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@each_page(PAGES)
+def test_links(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text(page)):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
+
+
+@each_page(PAGES)
+def test_files_that_are_named(page):
+    """Files with their folder, or by their name alone where a table has the folder before."""
+    for name in re.findall(r"`(\w[\w/]*(?:\.py|\.md|\.txt|\.toml|/))`", text(page)):
+        assert (ROOT / name).exists() or name in NAMES, name
+
+
+@functools.cache
+def help_of(*command: str) -> str:
+    return subprocess.run(
+        [sys.executable, *command, "--help"], check=True, capture_output=True, text=True, cwd=ROOT
+    ).stdout
+
+
+@each_page(PAGES)
+def test_commands(page):
+    """Each `python -m` names a module, and each option of train.py and evaluate.py is one of theirs."""
+    code = "\n".join([*blocks(page, ""), *re.findall(r"`([^`\n]+)`", text(page))])
+    for module in re.findall(r"python -m ([\w.]+)", code):
+        assert importlib.util.find_spec(module), module
+    for line in code.splitlines():
+        command, _, _ = line.partition("#")
+        options = re.findall(r"--[\w-]+", command)
+        if "train.py" in command:
+            model = re.search(r"--model (\w+)", command)
+            name = model[1] if model and model[1].islower() else "gap"
+            known = help_of("train.py", "--model", name) + "--nproc-per-node"  # torchrun's
+        elif "evaluate.py" in command:
+            known = help_of("evaluate.py")
+        else:
+            continue
+        assert all(option in known for option in options), line
+
+
+def test_pictures_are_small():
+    for path in (ROOT / "docs").glob("*.png"):
+        assert path.stat().st_size < 100_000, path.name
+
+
+def test_every_page_is_in_the_index():
+    for index, prefix in ((README, "docs/"), (ROOT / "docs" / "README.md", "")):
+        for page in DOCS:
+            assert page.name == "README.md" or f"]({prefix}{page.name})" in text(index), (index, page.name)
 
 
 def test_help():
