@@ -5,6 +5,8 @@ Exit codes: 0 done; 2 the user's mistake, in one line; 130 after Ctrl-C; 1 a fau
 
 import sys
 
+from parsers import MODELS, load_parser
+from parsers.data.sources import find_sources
 from parsers.io.command import run_command
 from parsers.io.errors import UserError
 from parsers.options import build_parser, parse
@@ -15,37 +17,34 @@ def main(arguments: list[str]) -> int:
     if options.help:
         build_parser(options.model).print_help()
         return 0
-    # Imported late: --help and mistakes in the options are answered at once.
-    from parsers.data.corpus import find_sources
+    sources = None if options.resume else find_sources(options)
+    # Imported here, because torch takes seconds: --help and mistakes in the options are answered without it.
     from parsers.runs.run import Run
     from parsers.training.processes import Group
     from parsers.training.progress import Display
 
-    run = None
-    if options.resume:
-        run = Run.open(options.resume)
+    run = Run.open(options.resume) if options.resume else None
+    if run is not None:
         options, sources = run.config()
-    else:
-        sources = find_sources(options)
     with Group(options.device) as group:
         return train(options, sources, run, group, Display(quiet=not group.writes))
 
 
 def train(options, sources, run, group, display) -> int:
-    """A new run, or the rest of one that is there."""
+    """A new run, or the rest of an existing one."""
     import torch
 
-    from parsers import load_parser
-    from parsers.data.corpus import Corpus, encode
+    from parsers.data.corpus import Corpus
+    from parsers.data.dataset import Data
     from parsers.data.vectors import read_vectors
     from parsers.runs.run import Run, check_model_fits, free_name
     from parsers.training.loop import Diverged, Interrupted, Trainer, warm_up
 
     is_new = run is None
-    # Kept in config.json: torch's sums depend on the number of threads, and a resumed run must go on as it began.
+    # Saved in config.json, because torch's sums depend on it: a resumed run must use the same number.
     options.threads = options.threads or torch.get_num_threads()
     torch.set_num_threads(options.threads)
-    with_unlabeled = options.use_unlabeled and load_parser(options.model).uses_unlabeled
+    with_unlabeled = options.use_unlabeled and MODELS[options.model].uses_unlabeled
     if is_new:
         corpus = Corpus(options, sources, with_unlabeled)
         vocab = corpus.vocabulary(options)
@@ -61,7 +60,7 @@ def train(options, sources, run, group, display) -> int:
         run.check_files(sources)
         corpus, vocab, vectors = Corpus(options, sources, with_unlabeled), run.vocab(), run.vectors()
         check_model_fits(options, vocab, vectors)
-    data = encode(options, corpus, vocab, vectors)
+    data = Data.of(options, corpus, vocab, vectors)
 
     torch.manual_seed(options.seed)
     model = load_parser(options.model)(options, vocab, vectors)
@@ -77,7 +76,7 @@ def train(options, sources, run, group, display) -> int:
     except (Interrupted, KeyboardInterrupt) as error:
         display.warn(f"stopped; continue with: python train.py --resume {run}")
         return 128 + getattr(error, "signal_number", 2)
-    except BrokenPipeError:  # as with `| head -1`; what was not saved is done again
+    except BrokenPipeError:  # as with `| head -1`; steps since the last checkpoint run again when resumed
         display.warn(f"nobody reads the output any more; continue with: python train.py --resume {run}")
         raise
     except UserError as error:
@@ -101,7 +100,7 @@ def introduce(display, options, sources, data, model, run) -> None:
     if report["lifted_trees"]:
         trees += f" ({report['lifted_trees']} of them made projective, lifts: {report['lifts']})"
     if not data.unlabeled:
-        unlabeled = "no other sentences" if model.uses_unlabeled else "no other sentences (it learns from trees only)"
+        unlabeled = "no other sentences" + " (it learns from trees only)" * (not MODELS[options.model].uses_unlabeled)
     else:
         unlabeled = f"{report['unlabeled']} unlabelled sentences" if "unlabeled" in report else sources.unlabeled
     sizes = [trees, unlabeled, *(f"{report[split]} {split} sentences" for split in ("dev", "test"))]

@@ -1,76 +1,159 @@
 """Dependency parsers on top of tritree: LAP, GAP and the five systems that they are compared with, one file each.
 
-**A system** is a subclass of `Parser` (system.py), a torch module. The least it has is a loss over trees:
+**A system** is a subclass of `Parser` (system.py), a torch module. All it needs is a loss over trees:
 
     class NTP(Parser):
         def labeled_loss(self, batch):
             crf = tritree.TreeCRF(self.arc_scores(batch), batch.lengths, validate_args=False)
             return -crf.log_prob(batch.heads).sum(), {}
 
-`Parser` gives it the shared bi-LSTM encoder (`self.encoder(batch)` → states [B, N, size]) and arc scorer
-(`self.scorer(states)` → [B, N, N]); `arc_scores` chains the two and is what trees are predicted from (`predict`).
-A system with other networks calls `nn.Module.__init__` in place of `Parser.__init__` and has `arc_scores` of its own.
+`Parser` provides the shared bi-LSTM encoder (`self.encoder(batch)` → states [B, N, size]) and the arc scorer
+(`self.scorer(states)` → [B, N, N]). `arc_scores` chains the two; `predict` decodes trees from it. A system with other
+networks calls `nn.Module.__init__` in place of `Parser.__init__` and overrides `arc_scores`.
 
 **A batch** (data/batches.py) has `words`, `pos`, `xpos` [B, N], `feats` [B, N, F], `lengths` [B], `heads` [B, N] (−1 at
-position 0 and in the padding; None for unlabelled sentences), all in tritree's conventions, on the right device.
-`batch.words` numbers the whole vocabulary; the encoder knows the first `num_words` of it (default: the words of the
+position 0 and in the padding; None for unlabelled sentences), all in tritree's conventions and on the run's device.
+Masks [B, N] are `is_word` and `is_token` (with ROOT); `hide(words, tags)` makes symbols unknown where masks are True.
+`batch.words` numbers the whole vocabulary; the encoder knows its first `num_words` words (by default those of the
 trees; `Parser.__init__(…, num_words=len(vocab.words))` for systems that train it on unlabelled text).
 
-**A loss** is summed over the sentences of the batch, never averaged: the loop divides by the words of the batch, all
-processes counted. With it comes a dict of other sums, logged per word. Losses see random numbers through `batch.noise`
-only (`dropout(x, p, batch.noise)`, `batch.noise.normal(N, size)`, `.uniform`, `.gumbel`: always [B, …], belonging to
-the sentence); it is None outside of training, and then nothing is random. This is what makes runs repeatable, resumable
+**A loss** is the sum over the sentences of the batch, not the mean: the loop divides it by the number of words in the
+batch of all processes. A dict of other sums comes with it and is logged per word. Random numbers come from
+`batch.noise` only (`dropout(x, p, batch.noise)`, `batch.noise.normal(N, size)`, `.uniform`, `.gumbel`; shape [B, …], a
+row per sentence). It is None outside of training, where nothing is random. This makes runs repeatable, resumable
 and independent of the number of processes.
 
 **The loop** (training/loop.py) does, for each stage (`stages`, usually one) and epoch:
 
-    model.begin_stage(context)      once; in later stages with the best weights so far. Self-training makes them its
-                                    teacher's here, starts anew and returns True: forget what was best
+    model.begin_stage(context)      once; from the second stage on with the best weights so far. If it starts from new
+                                    weights (self-training), it returns True: early stopping starts over, too
     model.begin_epoch(context)      schedules: context.progress goes from 0 to 1 over the epochs
     for loss, batch in model.steps(context): one update by model.make_optimizer()
-                                    by default labeled_loss on each labelled batch and, if uses_unlabeled,
-                                    unlabeled_loss on an unlabelled batch after each of them
-    model.end_epoch(context)        no gradients here; closed-form updates, passes over all unlabelled sentences;
+                                    by default labeled_loss on each labelled batch, each followed by unlabeled_loss
+                                    on an unlabelled batch, if there are any
+    model.end_epoch(context)        without gradients: closed-form updates, passes over all unlabelled sentences;
                                     returns figures to be logged
     dev set, early stopping, checkpoint
 
-With `trees_first`, the first stage leaves unlabelled sentences out, and it is the only one where there are none.
+With `trees_first`, the first stage has no unlabelled sentences. It is the only stage if there are none at all.
 
 `context` has `data`, `group`, `options`, `stage`, `epoch`, `epochs`. `context.data` has `labeled_batches()`,
-`unlabeled_batches()` (one pass in a fixed order, streamed), `unlabeled_forever(start)`, `batches(examples, size, key)`,
-each with this process's share of the sentences, which may be none. Sums over sentences that are made outside of a loss
-go through `context.group.sum_(tensor)`.
+`unlabeled_batches()` (one pass in a fixed order, streamed), `unlabeled_forever(start)` and `batches(examples, size,
+key)`. Each yields this process's share of the sentences, which may be empty. Sums over sentences that are not part of a
+loss go through `context.group.sum_(tensor)`.
 
-**State.** Parameters and buffers are saved and restored; name buffers whose shape varies in `resizable`. Anything else
-goes through `extra_state` and `load_extra_state` (JSON), but only parameters, buffers and options are there when a
-finished model parses. `begin_epoch` runs again when a run is resumed inside an epoch. The constructor must also run
-under `torch.device("meta")`: that is how the shapes in a model file are checked before memory is spent on them.
+**State.** Parameters and buffers are saved and restored, and nothing else: `begin_epoch` sets the rest, and runs again
+when a run is resumed inside an epoch. `resizable` names buffers whose shape varies, `optimizer_state` the tensors that
+the optimiser keeps for a parameter. The constructor must also run under `torch.device("meta")`: this is how the shapes
+in a model file are checked before memory is allocated.
 
-**Options** of a system are declared in its `add_options(group)`, with types that check their range (options.number).
-They are in `self.options`, in config.json, and in `train.py --model NAME --help`.
+**Options** are records in the table below, with types that check their range. Their values are in `self.options` and in
+config.json. An older run's config.json lacks an option that is newer than it. Its value there is `before`: what the
+program did then, if that differs from today's default.
 
-**To add a system:** write parsers/NAME.py, add a line to MODELS, and its name to tests/parsers/test_systems.py: it
-learns 20 sentences by heart, and its gradients agree with finite differences.
+**To add a system:**
+
+1. Write parsers/NAME.py with a subclass of `Parser`.
+2. Add a row to MODELS: its class, whether it uses words and unlabelled sentences, its options.
+3. Run `pytest tests/parsers`. Every row must learn 20 sentences by heart, have gradients that agree with finite
+   differences, and train in half precision and in two processes.
 """
 
 import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from parsers.io.arguments import COUNT, SHARE, SIZE, number
 
 if TYPE_CHECKING:
     from parsers.system import Parser
 
+
+@dataclass(frozen=True)
+class Option:
+    """An option of train.py. If its default is True or False, it is a flag that negates the default."""
+
+    name: str  # --like-this
+    type: Callable | tuple[str, ...] | None  # converts and checks a string; or the possible strings; None for flags
+    default: object
+    metavar: str | None
+    help: str
+    before: object = None  # the value in runs that are older than the option; None: the default
+    rare: bool = False  # shown by --help only together with --model
+    key: str = ""  # in config.json; by default the name with underscores
+
+    @property
+    def dest(self) -> str:
+        return self.key or self.name.removeprefix("--").replace("-", "_")
+
+    @property
+    def is_flag(self) -> bool:
+        return isinstance(self.default, bool)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A system as train.py knows it before torch is imported."""
+
+    path: str  # module:class
+    uses_unlabeled: bool = False
+    uses_words: bool = True  # and XPOS, FEATS, vectors; all systems use tags
+    options: tuple[Option, ...] = ()
+
+
+NATURAL = number(int, 0, 10**9)
+WEIGHT, POSITIVE = number(float, 0, 1e6), number(float, 0, 1e9, True)
+SOFT_EPOCHS = Option("--soft-epochs", NATURAL, 3, "N", "with log Σ exp for max (3)")
+
 MODELS = {
-    "lap": "parsers.lap:LAP",
-    "gap": "parsers.gap:GAP",
-    "ntp": "parsers.ntp:NTP",
-    "nmp": "parsers.nmp:NMP",
-    "crfae": "parsers.crfae:CRFAE",
-    "dppp": "parsers.dppp:DPPP",
-    "st": "parsers.st:ST",
-}
+    "lap": Model("parsers.lap:LAP", uses_unlabeled=True, options=(
+        Option("--latent-size", SIZE, 100, "N", "of z (100)"),
+        Option("--samples", COUNT, 1, "N", "of z per step, in training (1)"),
+        Option("--kl-weight", WEIGHT, 0.0002, "W", "of the KL term, in the end (0.0002)"),
+        Option("--free-nats", WEIGHT, 0.0, "N", "KL of a token that costs nothing (0)"),
+        Option("--reconstruction", WEIGHT, 0.1, "W", "its weight, in the end (0.1)"),
+        Option("--reconstruction-start", WEIGHT, 0.1, "W", "in the first epoch (0.1)"),
+        Option("--anneal", SHARE, 0.2, "SHARE", "of the epochs, until weights are final (0.2)"),
+        Option("--mask", SHARE, 0.3, "P", "hide words and tags of unlabelled sentences (0.3)"),
+        Option("--negatives", NATURAL, 1000, "N",
+               "negative samples per step; 0 or beyond the vocabulary: all words (1000)"),
+    )),
+    "gap": Model("parsers.gap:GAP", uses_unlabeled=True, options=(
+        Option("--theta", ("words", "tags"), "tags", None, "what heads generate (tags, and where they are)"),
+        Option("--theta-weight", number(float, 0, 100), None, "L", "of log θ in s′ (the best on the dev set)"),
+        Option("--smoothing", POSITIVE, 5.0, "K", "of Θ, in arcs (5)"),
+        Option("--rare", NATURAL, 1, "N", "words this rare are one for Θ (1)"),
+        Option("--power", ("arc", "tree"), "tree", None, "what is raised to 1/(1−σ) (tree)"),
+        Option("--sigma", SHARE, 0.3, "S", "goes from 1 to S (0.3)"),
+        Option("--unlabeled-weight", WEIGHT, 1.0, "W", "of J_u for the encoder (1)"),
+        Option("--posterior", ("fixed", "moving"), "fixed", None, "whose Q it learns from (fixed)"),
+    )),
+    "ntp": Model("parsers.ntp:NTP"),
+    "nmp": Model("parsers.nmp:NMP", options=(SOFT_EPOCHS,)),
+    "crfae": Model("parsers.crfae:CRFAE", uses_unlabeled=True, uses_words=False, options=(
+        Option("--soft", None, False, None, "all trees of an unlabelled sentence count, not only the best"),
+        Option("--gamma", WEIGHT, 1.0, "G", "weight of unlabelled sentences (1)"),
+        Option("--l1", WEIGHT, 1e-5, "L", "weight of ‖w‖₁ (0.00001)"),
+        Option("--adagrad-rate", POSITIVE, 0.1, "R", "in place of --learning-rate (0.1)"),
+        Option("--smoothing", POSITIVE, 1e-8, "N", "added to each count of Θ (1e-8)"),
+    )),
+    "dppp": Model("parsers.dppp:DPPP", uses_unlabeled=True, options=(
+        Option("--temperature", number(float, 0, 1e6, True), 1.0, "T", "of relaxed trees (1)"),
+        Option("--tree-weight", WEIGHT, 1.0, "L", "λ: of log P(T*) against log p(s | T*) (1)"),
+        Option("--unlabeled-weight", WEIGHT, 0.1, "W", "ω: of unlabelled sentences (0.1)"),
+        Option("--decoder-size", SIZE, 100, "N", "of its embeddings, LSTM and g (100)"),
+    )),
+    "st": Model("parsers.st:ST", uses_unlabeled=True, options=(
+        SOFT_EPOCHS,
+        Option("--rounds", COUNT, 1, "N", "times the unlabelled sentences are parsed (1)"),
+        Option("--parsed-weight", WEIGHT, 1.0, "W", "of their loss (1)"),
+        Option("--min-confidence", SHARE, 0.0, "P", "leave out trees below this (0: none)"),
+    )),
+}  # fmt: skip
 
 
 def load_parser(name: str) -> "type[Parser]":
     """The class of a system. Its file is imported now, and no other's."""
-    module, _, cls = MODELS[name].partition(":")
+    module, _, cls = MODELS[name].path.partition(":")
     return getattr(importlib.import_module(module), cls)

@@ -1,10 +1,9 @@
 """CRFAE: the CRF autoencoder of Cai, Jiang & Tu (2017), learning from trees and from sentences without trees.
 
-An encoder, which sees nothing but tags and is linear, scores trees; a decoder gives back each tag from the tag of its
-head:
+A linear encoder, whose only input is tags, scores trees. A decoder reconstructs each tag from the tag of its head:
 
     W(h, m) = w · f(h, m)                                         P_w(y | x) = exp Σ_{(h, m) ∈ y} W(h, m) / Z_w(x)
-    J(h, m) = W(h, m) + log Θ[tag_m | tag_h]                      what a sentence and a tree score together
+    J(h, m) = W(h, m) + log Θ[tag_m | tag_h]                      the joint score of sentence and tree
 
     max over w, Θ:    Σ_{(x, y) ∈ L} [J(y) − log Z_w(x)] + γ Σ_{x ∈ U} [max_y J(y) − log Z_w(x)] − λ ‖w‖₁
 
@@ -12,11 +11,11 @@ Stage 1 takes Θ from the counts in L and learns w from L. Stage 2 alternates ov
 Θ fixed, then Θ in closed form from the trees of L and the best trees y* of U. With --soft, log Σ_y exp J(y) replaces
 max_y J(y), and expected counts those of y*. Trees are predicted by argmax_y J(y).
 
-A step is the mean over the words of its batch: the ratio of the two batch sizes comes on top of γ. λ is meant for the
-loss per word, too. Several words may hang from ROOT in training, as in the other systems.
+The loss of a step is the mean over the words of its batch: the ratio of the two batch sizes multiplies γ, and λ is
+relative to the loss per word. In training, ROOT may have several modifiers, as in the other systems.
 """
 
-from argparse import Namespace, _ArgumentGroup
+from argparse import Namespace
 
 import torch
 from torch import Tensor, nn
@@ -26,48 +25,46 @@ import tritree
 from parsers.data.batches import Batch, tree_arcs
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
-from parsers.io.arguments import number
 from parsers.system import Context, Metrics, Parser
 
 BINS = (1, 2, 3, 4, 5, 10)  # lengths of arcs: 1, …, 5, 6–10, more
-MAX_ROWS = 1_048_573  # a prime: hundreds of tags have more features, which then share weights at random
+MAX_ROWS = 1_048_573  # a prime; if hundreds of tags have more features, these share weights at random
 
 
 class Features(nn.Module):
     """f(h, m), and w · f(h, m) for all arcs of a batch.
 
-    Let i < j be the two ends of the arc, whichever the head is, and t the tags. There are seven features:
+    Let i < j be the two ends of the arc, whichever is the head, and t the tags. There are seven features:
 
-        t_i, t_j                                              of one template, as are the next four
-        t_i t_j t_{i−1}, t_i t_j t_{i+1}, t_i t_j t_{j−1}, t_i t_j t_{j+1}
+        t_i, t_j                                                              one template
+        t_i t_j t_{i−1}, t_i t_j t_{i+1}, t_i t_j t_{j−1}, t_i t_j t_{j+1}    one template
         t_i t_j
 
-    each together with the length of the arc (in bins) and its direction. Two arcs i → j and j → i differ in the
-    direction alone: a row of the table has the weights of both.
+    each combined with the length of the arc (in bins) and its direction. Arcs i → j and j → i differ in the direction
+    alone: a row of the table has the weights of both.
     """
 
     def __init__(self, num_tags: int):
         super().__init__()
-        self.outside, T = num_tags, num_tags + 1  # one more tag, for places outside of the sentence
+        self.outside, T = num_tags, num_tags + 1  # one more tag, for positions outside of the sentence
         self.base = T
         num_rows = (T + T**2 + T**3) * (len(BINS) + 1)
         self.weight = nn.Parameter(torch.zeros(min(num_rows, MAX_ROWS), 2))  # w; columns: i is the head, j is the head
 
-    def forward(self, pos: Tensor, lengths: Tensor) -> Tensor:
-        """Tags [B, N] → W [B, N, N]."""
+    def forward(self, pos: Tensor, is_token: Tensor) -> Tensor:
+        """Tags [B, N], and which of them are no padding [B, N] → W [B, N, N]."""
         B, N = pos.shape
         i, j = torch.triu_indices(N, N, 1, device=pos.device)
-        rows = self.rows(pos, lengths, i, j)
+        rows = self.rows(pos, is_token, i, j)
         both = self.weight.index_select(0, rows.view(-1)).view(*rows.shape, 2).sum(2)  # w · f, [B, pairs, 2]
         W = both.new_zeros(B, N, N)
         W[:, i, j], W[:, j, i] = both.unbind(-1)
         return W
 
-    def rows(self, pos: Tensor, lengths: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """The rows of the features of arcs between places i < j, [B, pairs, 7]."""
-        T, N = self.base, pos.shape[1]
-        inside = torch.arange(N, device=pos.device) <= lengths.unsqueeze(1)
-        t = pad(torch.where(inside, pos, self.outside), (1, 1), value=self.outside)  # t[k + 1] is the tag at k
+    def rows(self, pos: Tensor, is_token: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """The rows of the features of arcs between positions i < j, [B, pairs, 7]."""
+        T = self.base
+        t = pad(torch.where(is_token, pos, self.outside), (1, 1), value=self.outside)  # t[k + 1] is the tag at k
         t_i, t_j = t[:, i + 1], t[:, j + 1]
         pair = t_i * T + t_j
         around = torch.stack([t[:, i], t[:, i + 2], t[:, j], t[:, j + 2]], -1)
@@ -78,21 +75,11 @@ class Features(nn.Module):
 
 
 class CRFAE(Parser):
-    """Features and a table of tags; the bi-LSTM of the other systems is not built."""
+    """Features and a table of tags, without the bi-LSTM of the other systems."""
 
-    uses_unlabeled = True
-    uses_words = False
     stages = 2
     trees_first = True
-
-    @classmethod
-    def add_options(cls, group: _ArgumentGroup) -> None:
-        add, positive = group.add_argument, number(float, 0, 1e9, True)
-        add("--soft", action="store_true", help="all trees of an unlabelled sentence count, not only the best")
-        add("--gamma", type=number(float, 0, 1e6), default=1.0, metavar="G", help="weight of unlabelled sentences (1)")
-        add("--l1", type=number(float, 0, 1e6), default=1e-5, metavar="L", help="weight of ‖w‖₁ (0.00001)")
-        add("--adagrad-rate", type=positive, default=0.1, metavar="R", help="in place of --learning-rate (0.1)")
-        add("--smoothing", type=positive, default=1e-8, metavar="N", help="added to each count of Θ (1e-8)")
+    optimizer_state = ("G",)
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
         nn.Module.__init__(self)
@@ -106,7 +93,7 @@ class CRFAE(Parser):
 
     def encode(self, batch: Batch) -> Tensor:
         """W"""
-        return self.features(batch.pos, batch.lengths)
+        return self.features(batch.pos, batch.is_token)
 
     def decode(self, batch: Batch) -> Tensor:
         """log Θ[tag_m | tag_h], [B, N, N]"""
@@ -150,10 +137,9 @@ class CRFAE(Parser):
         counts = torch.zeros_like(self.theta, dtype=torch.float64)
         for batch in context.data.unlabeled_batches():
             J = self.arc_scores(batch)
-            if self.options.soft:
-                counts += self.count(batch, tritree.marginals(J, batch.lengths))
-            else:
-                counts += self.count(batch, tree_arcs(tritree.viterbi(J, batch.lengths)[1]))
+            soft = self.options.soft
+            arcs = tritree.marginals(J, batch.lengths) if soft else tree_arcs(tritree.viterbi(J, batch.lengths)[1])
+            counts += self.count(batch, arcs)
         return counts
 
     def count(self, batch: Batch, arcs: Tensor) -> Tensor:
@@ -162,14 +148,14 @@ class CRFAE(Parser):
         return torch.bincount(pair.view(-1), arcs.double().view(-1), self.theta.numel()).view_as(self.theta)
 
     def set_theta(self, counts: Tensor, context: Context) -> None:
-        """Θ[c | p] ∝ the number of arcs p → c; uniform for tags that have no modifiers."""
+        """Θ[c | p] ∝ the number of arcs p → c; uniform for tags without modifiers."""
         counts = context.group.sum_(counts) + self.options.smoothing
         self.theta.copy_(counts / counts.sum(1, keepdim=True))
 
 
 class AdaGradL1(torch.optim.Optimizer):
-    """AdaGrad with an L1 penalty by FOBOS: after each step of a weight, it goes towards 0 and stays there if it would
-    have gone beyond.
+    """AdaGrad with an L1 penalty by FOBOS: after each step, a weight moves towards 0 by the gradient of the penalty,
+    and stops there.
 
         G ← G + g²        η = rate / √G        w ← w − η g        w ← sign(w) · max(0, |w| − η λ)
     """

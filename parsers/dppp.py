@@ -1,7 +1,7 @@
 """DPPP: differentiable perturb-and-parse (Corro & Titov 2019), without their sentence vector z.
 
-A variational autoencoder whose latent variable is the tree. The parser is the encoder: it draws a relaxed tree A from
-perturbed scores. A language model is the decoder: to emit a word it looks at what the tree joins it with.
+A variational autoencoder whose latent variable is the tree. The encoder is the parser: it draws a relaxed tree A from
+perturbed scores. The decoder is a language model: to emit a word, it sees the earlier words that A connects it with.
 
     encoder    G(h, m) ~ Gumbel(0, 1)        A = relaxed best tree of W + G        (tritree.relaxed_tree)
     decoder    e_j   = LSTM state after word j (0 is ROOT)
@@ -11,11 +11,11 @@ perturbed scores. A language model is the decoder: to emit a word it looks at wh
     L:    max   log p(s | T*) + λ log P(T* | s)        with the given tree, and the tree-CRF of W as in NTP
     U:    max   ω E_G[log p(s | A)]                    one sample; the gradient reaches W through A
 
-Of the ELBO's KL term, which would keep the trees close to a prior, nothing is left, as in the original. Stage 1 learns
-from L, stage 2 takes turns between L and U. Noise is for training; trees are predicted by argmax_T Σ W(h, m).
+As in the original, the ELBO's KL term, which would keep the trees close to a prior, is left out. Stage 1 learns from L,
+stage 2 alternates between L and U. Only training perturbs; trees are predicted by argmax_T Σ W(h, m).
 """
 
-from argparse import Namespace, _ArgumentGroup
+from argparse import Namespace
 
 import torch
 from torch import Tensor, nn
@@ -26,22 +26,13 @@ from parsers.data.batches import Batch, tree_arcs
 from parsers.data.noise import Noise, dropout
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import UNKNOWN, Vocabulary
-from parsers.io.arguments import SIZE, number
+from parsers.networks.device import float32_on_cpu
 from parsers.system import Metrics, Parser
 
 
 class DPPP(Parser):
-    uses_unlabeled = True
     stages = 2
     trees_first = True
-
-    @classmethod
-    def add_options(cls, group: _ArgumentGroup) -> None:
-        add, weight = group.add_argument, number(float, 0, 1e6)
-        add("--temperature", type=number(float, 0, 1e6, True), default=1.0, metavar="T", help="of relaxed trees (1)")
-        add("--tree-weight", type=weight, default=1.0, metavar="L", help="λ: of log P(T*) against log p(s | T*) (1)")
-        add("--unlabeled-weight", type=weight, default=0.1, metavar="W", help="ω: of unlabelled sentences (0.1)")
-        add("--decoder-size", type=SIZE, default=100, metavar="N", help="of its embeddings, LSTM and g (100)")
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
         super().__init__(options, vocab, vectors)
@@ -66,16 +57,15 @@ class DPPP(Parser):
         return tritree.relaxed_tree(W, batch.lengths, temperature=self.options.temperature)
 
     def log_likelihood(self, batch: Batch, A: Tensor) -> Tensor:
-        """log p(s_i | s_<i, A), [B, N]; 0 for ROOT and in the padding. Words that the encoder can't tell from others
-        are one for the decoder too."""
+        """log p(s_i | s_<i, A), [B, N]; 0 for ROOT and in the padding. Words unknown to the encoder are unknown here,
+        too."""
         words = torch.where(batch.words < self.encoder.num_words, batch.words, UNKNOWN)
         log_p = self.decoder(words, A, self.options.dropout, batch.noise)
-        place = torch.arange(batch.N, device=batch.device)
-        return torch.where((place > 0) & (place <= batch.lengths.unsqueeze(1)), log_p, 0)
+        return torch.where(batch.is_word, log_p, 0)
 
 
 class Decoder(nn.Module):
-    """p(s | A): a language model over words, with one step of graph convolution among those already there."""
+    """p(s | A): a language model over words, with one step of graph convolution over the words so far."""
 
     def __init__(self, num_words: int, size: int):
         super().__init__()
@@ -88,8 +78,8 @@ class Decoder(nn.Module):
 
     def forward(self, words: Tensor, A: Tensor, p: float = 0.0, noise: Noise | None = None) -> Tensor:
         """Words [B, N], A [B, N, N] → log p(s_i | s_<i, A) [B, N]; 0 for ROOT."""
-        with torch.autocast(words.device.type, enabled=words.is_cuda and torch.is_autocast_enabled("cuda")):
-            e, _ = self.lstm(dropout(self.word(words), p, noise))  # in float32 on a CPU, as in the encoder
+        with float32_on_cpu(words.device):
+            e, _ = self.lstm(dropout(self.word(words), p, noise))
         from_heads = A.mT.tril(-1) @ self.head(e)  # Σ_{j<i} A[j, i] W_head e_j
         from_modifiers = A.tril(-1) @ self.modifier(e)  # Σ_{j<i} A[i, j] W_mod e_j
         g = torch.tanh(self.self(e[:, :-1]) + from_heads[:, 1:] + from_modifiers[:, 1:])  # of words 1, 2, …

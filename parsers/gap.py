@@ -3,33 +3,33 @@
 **Encoder**   P_Φ(T | x) = exp Σ_{(h, m) ∈ T} s(h, m) / Z(x): NTP's tree-CRF.
 **Decoder**   P_Θ(x | T) = Π_{(h, m) ∈ T} θ(m | h): each head generates its modifiers (theta.py).
 **Together**  P(x, T) = exp Σ_{(h, m) ∈ T} s′(h, m) / Z(x), where s′(h, m) = s(h, m) + log θ(m | h). That is a tree-CRF
-once more, so all about the posterior Q(T) = P(T | x, Θ) is exact: U(x) = Σ_T exp s′(T), its arcs, its best tree.
+once more, so the posterior Q(T) = P(T | x, Θ) is exact: its sum U(x) = Σ_T exp s′(T), its arcs, its best tree.
 
     J_l = log P(x, T) = s′(T) − log Z(x)             for a sentence with a tree
     J_u = log Σ_T P(x, T) = log U(x) − log Z(x)      for a sentence without one
         ≥ E_Q[log P_Θ(x | T)] − KL(Q ‖ P_Φ)          the ELBO for any Q; for the posterior they are equal
 
-**Learning** (Algorithm 1). Θ is counted on the trees. Then in each epoch Adam improves the encoder on the trees; a
-buffer B collects the arcs of the trees and the expected arcs of the unlabelled sentences under Q; and Θ is renewed from
-B in closed form.
+**Learning** (Algorithm 1). Θ is initialised with the counts of the trees. Then, in each epoch, Adam updates the encoder
+on the trees; a buffer B collects the arcs of the trees and the expected arcs of the unlabelled sentences under Q; and Θ
+is renewed from B in closed form.
 
 What to know about it:
- - With Θ fixed, log θ is a constant in J_l, so the encoder's gradient is NTP's. By Algorithm 1 alone, Θ and the
-   unlabelled sentences change nothing but s′ when sentences are parsed.
+ - With Θ fixed, log θ is a constant in J_l, so the encoder's gradient is NTP's. In Algorithm 1 alone, Θ and the
+   unlabelled sentences have an effect on s′ at prediction only.
  - So there is a second stage, in which the encoder learns from unlabelled sentences too, by W times the ELBO
    (`--unlabeled-weight W`; with 0 there is no such stage, and GAP is Algorithm 1): it is drawn towards Q. With
    `--posterior fixed`, Q is that of the best parser of the first stage, without dropout, and a new encoder starts from
-   nothing, which gave a better one than going on. With `moving`, Q is that of the parser which learns, and the
-   gradient is that of J_u itself; it goes on from the first stage.
- - Trees are predicted with s′ = s + λ log θ, and Q is made from the same. λ = 1 is the model as it stands; a smaller λ
+   random weights, which gave a better one than continuing. With `moving`, Q is that of the parser in training, and the
+   gradient is that of J_u itself; training continues from the first stage.
+ - Trees are predicted with s′ = s + λ log θ, and Q is made from the same. λ = 1 is the model of the paper; a smaller λ
    trusts the coarse decoder less, and parses better. By default λ is chosen on the dev set after each epoch.
- - `--theta words` is the paper's decoder, words from words. `--theta tags` generates the modifier's tag and where it
-   stands: on which side of the head, and how far. It is coarse enough to be filled by a few hundred trees.
+ - `--theta words` is the paper's decoder, words from words. `--theta tags` generates the modifier's tag and position:
+   on which side of the head, and how far. It is coarse enough to be estimated from a few hundred trees.
  - The paper counts unlabelled sentences only, so the trees are forgotten after one epoch. Here they stay in B.
  - For σ see `posterior` and `expectations`.
 """
 
-from argparse import Namespace, _ArgumentGroup
+from argparse import Namespace
 from dataclasses import replace
 
 import torch
@@ -37,37 +37,21 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 
 import tritree
-from parsers.data.batches import Batch, tree_arcs
-from parsers.data.corpus import EVALUATION_BATCH
+from parsers.data.batches import EVALUATION_BATCH, Batch, tree_arcs
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import ROOT, UNKNOWN, Vocabulary
-from parsers.io.arguments import number
 from parsers.networks.theta import Counts, Theta
 from parsers.system import Context, Metrics, Parser
 from tritree import TreeCRF
 
-WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # of log θ, tried on the dev set
+WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # λ that are tried on the dev set
 DEFAULT_WEIGHT = 0.3
-DISTANCES = (1, 2, 3, 4, 6, 11)  # arcs from one of these lengths up to the next are alike for Θ
+DISTANCES = (1, 2, 3, 4, 6, 11)  # bins of arc lengths for Θ: 1, 2, 3, 4–5, 6–10, more
 
 
 class GAP(Parser):
-    uses_unlabeled = True
     trees_first = True
     resizable = tuple(f"theta.{name}" for name in Theta.resizable)
-
-    @classmethod
-    def add_options(cls, group: _ArgumentGroup) -> None:
-        add = group.add_argument
-        add("--theta", choices=("words", "tags"), default="tags", help="what heads generate (tags, and where they are)")
-        add("--theta-weight", type=number(float, 0, 100), metavar="L", help="of log θ in s′ (the best on the dev set)")
-        add("--smoothing", type=number(float, 0, 1e9, True), default=5.0, metavar="K", help="of Θ, in arcs (5)")
-        add("--rare", type=number(int, 0, 10**9), default=1, metavar="N", help="words this rare are one for Θ (1)")
-        add("--power", choices=("arc", "tree"), default="tree", help="what is raised to 1/(1−σ) (tree)")
-        add("--sigma", type=number(float, 0, 1), default=0.3, metavar="S", help="goes from 1 to S (0.3)")
-        weight = number(float, 0, 1e6)
-        add("--unlabeled-weight", type=weight, default=1.0, metavar="W", help="of J_u for the encoder (1)")
-        add("--posterior", choices=("fixed", "moving"), default="fixed", help="whose Q it learns from (fixed)")
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
         super().__init__(options, vocab, vectors)
@@ -89,7 +73,7 @@ class GAP(Parser):
             self.register_buffer("teacher_weight", torch.tensor(weight, dtype=torch.float64))  # and its λ
 
     def decoder_events(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What each arc (h, m) is for Θ: the numbers of its head and of its modifier, both [B, N, N]."""
+        """The numbers that head and modifier of each arc (h, m) have in Θ, both [B, N, N]."""
         shape = (len(batch.words), batch.N, batch.N)
         if self.options.theta == "words":
             word = self.word_class[batch.words]
@@ -105,17 +89,13 @@ class GAP(Parser):
         """log θ(m | h), [B, N, N]."""
         return self.theta.log_prob(*self.decoder_events(batch))
 
-    def combine(self, s: Tensor, batch: Batch, weight: Tensor | float) -> Tensor:
-        """s′ = s + λ log θ"""
-        return s + (weight * self.log_theta(batch)).to(s.dtype)
-
     def encoder_scores(self, batch: Batch) -> Tensor:
         """s(h, m), [B, N, N]"""
         return super().arc_scores(batch)
 
     def arc_scores(self, batch: Batch) -> Tensor:
-        """s′: what trees are predicted from."""
-        return self.combine(self.encoder_scores(batch), batch, self.theta_weight)
+        """s′(h, m), [B, N, N]"""
+        return combine(self.encoder_scores(batch), self.log_theta(batch), self.theta_weight)
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """−J_l = log Z(x) − s(T) − Σ_{(h, m) ∈ T} log θ(m | h); the last term has no gradient while Θ is fixed."""
@@ -125,20 +105,19 @@ class GAP(Parser):
         return tree_loss - reconstruction, {"tree_loss": tree_loss}
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        """−W times the ELBO, as far as the encoder is concerned. Its gradient is the arcs of P_Φ less those of Q: the
-        encoder learns what the decoder adds to its opinion."""
-        s = self.encoder_scores(batch)
+        """−W times the terms of the ELBO that depend on the encoder. Gradient: the arcs of P_Φ less those of Q."""
+        s, log_theta, lengths = self.encoder_scores(batch), self.log_theta(batch), batch.lengths
         if self.options.posterior == "fixed":
-            clean = replace(batch, noise=None)
-            Q = self.posterior(self.combine(self.teacher.arc_scores(clean), clean, self.teacher_weight), batch.lengths)
-            loss = kl_divergence(Q, TreeCRF(s, batch.lengths, validate_args=False)).sum()  # KL(Q ‖ P_Φ)
+            teacher_s = self.teacher.arc_scores(replace(batch, noise=None))
+            Q = self.posterior(combine(teacher_s, log_theta, self.teacher_weight), lengths)
+            loss = kl_divergence(Q, TreeCRF(s, lengths, validate_args=False)).sum()  # KL(Q ‖ P_Φ)
         else:
-            loss = -self.J_u(s, self.combine(s, batch, self.theta_weight), batch.lengths).sum()
+            loss = -self.J_u(s, combine(s, log_theta, self.theta_weight), lengths).sum()
         return self.options.unlabeled_weight * loss, {}
 
     def J_u(self, s: Tensor, s1: Tensor, lengths: Tensor) -> Tensor:
-        """log U − log Z, [B], in which σ holds the entropy of Q down. The best Q for that has a closed form
-        (`posterior`), and so has what it attains:
+        """log U − log Z, [B], with a penalty of σ on the entropy of Q. The best Q has a closed form (`posterior`), and
+        so has the maximum:
 
             max_Q E_Q[λ log P_Θ(x | T)] − KL(Q ‖ P_Φ) − σ H(Q) = (1 − σ) log Σ_T exp(s′(T) / (1 − σ)) − log Z(x)
 
@@ -152,7 +131,7 @@ class GAP(Parser):
         return log_u - tritree.log_partition(s, lengths)
 
     def posterior(self, s1: Tensor, lengths: Tensor) -> TreeCRF:
-        """Q(T) ∝ exp s′(T), or, with --power tree, Q(T) ∝ (exp s′(T))^{1/(1−σ)}: the same with scores s′ / (1 − σ). For
+        """Q(T) ∝ exp s′(T); with --power tree Q(T) ∝ (exp s′(T))^{1/(1−σ)}, that is, with scores s′ / (1 − σ). For
         σ → 1 its limit is the best tree."""
         if self.sigma == 1:
             s1 = tritree.constrain(s1, tritree.viterbi(s1, lengths)[1])
@@ -161,30 +140,28 @@ class GAP(Parser):
         return TreeCRF(s1, lengths, validate_args=False)
 
     def expectations(self, Q: TreeCRF) -> Tensor:
-        """E_Q[(h, m) ∈ T], [B, N, N]; with --power arc raised to 1/(1−σ), as Algorithm 1 has it to the letter. Then the
-        counts belong to no distribution, and arcs that are not certain count little while σ is near 1. At σ = 1 only
-        certain arcs would be left: there the best tree is counted in both cases."""
+        """E_Q[(h, m) ∈ T], [B, N, N]; with --power arc raised to 1/(1−σ), literally as in Algorithm 1. These counts are
+        not the expectations of any distribution, and uncertain arcs count little while σ is near 1. At σ = 1 only
+        certain arcs would be left: then the best tree is counted with both settings."""
         if self.options.power == "arc" and self.sigma < 1:
             return Q.marginals ** (1 / (1 - self.sigma))
         return Q.marginals
 
     def begin_stage(self, context: Context) -> bool:
-        """Line 1: Θ is initialised with the trees. The second stage keeps it, and the best parser is the teacher of a
-        new one."""
+        """Line 1: Θ is initialised with the trees. With a fixed posterior, the best parser of the first stage becomes
+        the teacher in the second one, and a new encoder starts; Θ stays."""
         if context.stage == 1:
             self.renew_theta(context, self.count_trees(context))
-        elif self.options.posterior == "fixed":
-            self.teacher.encoder.load_state_dict(self.encoder.state_dict())
-            self.teacher.scorer.load_state_dict(self.scorer.state_dict())
-            self.teacher_weight.copy_(self.theta_weight)
-            fresh = Parser(self.options, self.vocab, self.vectors)
-            self.encoder.load_state_dict(fresh.encoder.state_dict())
-            self.scorer.load_state_dict(fresh.scorer.state_dict())
-            return True
-        return False
+            return False
+        if self.options.posterior == "moving":
+            return False
+        self.teacher.take_weights(self)
+        self.teacher_weight.copy_(self.theta_weight)
+        self.take_weights(Parser(self.options, self.vocab, self.vectors))
+        return True
 
     def begin_epoch(self, context: Context) -> None:
-        """σ goes down to --sigma in the first half of the first stage's epochs: most runs end before the last one."""
+        """σ falls from 1 to --sigma in the first half of the first stage's epochs: most runs stop before the last."""
         progress = min(1.0, 2 * context.progress) if context.stage == 1 else 1.0
         self.sigma = (1 - progress) + progress * self.options.sigma
 
@@ -205,16 +182,15 @@ class GAP(Parser):
         return buffer
 
     def count_unlabeled(self, context: Context, buffer: Counts) -> Metrics:
-        """Lines 8–12: adds the expected arcs of the unlabelled sentences. Returns the ELBO and its two terms for
-        this Q, and log U − log Z, which is at least as large; per word, and without λ, so that epochs can be compared.
-        """
+        """Lines 8–12: adds the expected arcs of the unlabelled sentences. Returns the ELBO of this Q, its two terms
+        and J_u, its upper bound; per word, and with λ = 1, so that epochs can be compared."""
         sums = torch.zeros(4, dtype=torch.float64)
         for batch in context.data.unlabeled_batches():
             if not batch.examples:
                 continue
             s, log_theta, lengths = self.encoder_scores(batch), self.log_theta(batch), batch.lengths
             P = TreeCRF(s, lengths, validate_args=False)
-            Q = self.posterior(s + (self.theta_weight * log_theta).to(s.dtype), lengths)
+            Q = self.posterior(combine(s, log_theta, self.theta_weight), lengths)
             buffer.add(*self.decoder_events(batch), self.expectations(Q))
             reconstruction, kl = elbo(Q, P, log_theta)
             J_u = tritree.log_partition(s + log_theta, lengths) - P.log_partition  # log U(x) − log Z(x)
@@ -231,17 +207,22 @@ class GAP(Parser):
         self.theta.renew(buffer)
 
     def choose_weight(self, context: Context) -> None:
-        """λ with which most words of the dev set get the right head; the smallest of equals."""
+        """Sets λ to the value with the most correct heads on the dev set; the smallest of several."""
         correct = [0] * len(WEIGHTS)
         for batch in context.data.batches(context.data.dev, EVALUATION_BATCH):
             if not batch.examples:
                 continue
             s, log_theta = self.encoder_scores(batch), self.log_theta(batch)
             for i, weight in enumerate(WEIGHTS):
-                heads = tritree.viterbi(s + (weight * log_theta).to(s.dtype), batch.lengths, single_root=True)[1]
+                _, heads = tritree.viterbi(combine(s, log_theta, weight), batch.lengths, single_root=True)
                 correct[i] += batch.count_correct(heads)
         correct = context.group.sum_numbers(correct)
         self.theta_weight.fill_(WEIGHTS[correct.index(max(correct))])
+
+
+def combine(s: Tensor, log_theta: Tensor, weight: Tensor | float) -> Tensor:
+    """s′ = s + λ log θ"""
+    return s + (weight * log_theta).to(s.dtype)
 
 
 def elbo(Q: TreeCRF, P: TreeCRF, log_theta: Tensor) -> tuple[Tensor, Tensor]:

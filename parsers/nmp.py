@@ -1,30 +1,23 @@
-"""NMP: the neural margin parser (Kiperwasser & Goldberg 2016). The right tree must beat every other by its errors."""
-
-from argparse import _ArgumentGroup
+"""NMP: the neural margin parser (Kiperwasser & Goldberg 2016). The right tree must win against each other tree by a
+margin: the number of that tree's errors."""
 
 import torch
 from torch import Tensor
 
 import tritree
 from parsers.data.batches import Batch
-from parsers.io.arguments import number
 from parsers.system import Context, Metrics, Parser
 
 
 class NMP(Parser):
     """loss = max(0, max_T [Σ_{(h, m) ∈ T} s(h, m) + errors(T)] − Σ_{(h, m) ∈ T*} s(h, m)), T* being the right tree.
 
-    As long as the scores are mostly wrong, the quickest way to a smaller loss is to make all of them 0, and from there
-    it is a long way: with 300 trees, 25 epochs in which next to nothing is learnt. So log Σ_T exp replaces max_T in
-    the first few epochs, which tells all arcs at once in which direction to go.
+    While most scores are wrong, the loss falls fastest if all scores go to 0, and it takes long to leave that point:
+    with 300 trees, next to nothing is learnt in 25 epochs. So log Σ_T exp replaces max_T in the first few epochs: its
+    gradient reaches all arcs at once.
     """
 
     softened = False
-
-    @classmethod
-    def add_options(cls, group: _ArgumentGroup) -> None:
-        add = group.add_argument
-        add("--soft-epochs", type=number(int, 0, 10**9), default=3, metavar="N", help="with log Σ exp for max (3)")
 
     def begin_epoch(self, context: Context) -> None:
         self.softened = context.epoch <= self.options.soft_epochs
@@ -34,7 +27,7 @@ class NMP(Parser):
         return loss.sum(), {"violated": (loss > 0).sum()}
 
     def margin_losses(self, batch: Batch, heads: Tensor) -> Tensor:
-        """One loss per sentence, [B]; T* is given by the heads."""
+        """One loss per sentence, [B]; ``heads`` [B, N] are those of T*."""
         s = self.arc_scores(batch)
         gold = heads.clamp(0).unsqueeze(1)  # [B, 1, N]
         augmented = s + torch.ones_like(s).scatter_(1, gold, 0)  # + 1 for arcs that are not in T*

@@ -2,9 +2,8 @@
 
 import argparse
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 
-from parsers import MODELS, load_parser
+from parsers import MODELS, Option
 from parsers.io.arguments import COUNT, SIZE, Quiet, help_format, not_empty, number
 from parsers.io.errors import DataError, UserError
 
@@ -22,7 +21,53 @@ examples:
   torchrun --nproc-per-node 2 %(prog)s …
       two processes share each batch
 """
-NOT_SAVED = ("resume", "output", "help")  # everything else goes into config.json
+COMMON = {
+    "data (none: a synthetic treebank)": (
+        Option("--treebank", not_empty, None, "DIR", "a UD treebank, or its name under $TRITREE_DATA"),
+        Option("--train", not_empty, None, "FILE", "CoNLL-U, also .gz; as are the next three"),
+        Option("--dev", not_empty, None, "FILE", "for early stopping; none: the last epoch counts"),
+        Option("--test", not_empty, None, "FILE", "for the final figures"),
+        Option("--unlabeled", not_empty, None, "FILE", "sentences without trees, of any size"),
+        Option("--no-unlabeled", None, True, None, "learn from trees only", key="use_unlabeled"),
+        Option("--labeled", number(float, 0, 1, True), 1.0, "SHARE", "of the trees kept (1.0)"),
+        Option("--xpos", None, False, None, "use XPOS as another input"),
+        Option("--feats", None, False, None, "use FEATS as another input"),
+        Option("--embeddings", not_empty, None, "FILE", "pretrained word vectors, text, also .gz"),
+        Option("--min-count", COUNT, 2, "N", "of a word that is in no tree (2)", rare=True),
+        Option("--max-words", COUNT, 50_000, "N", "in the vocabulary, or those in trees (50000)", rare=True),
+    ),
+    "network": (
+        Option("--word-size", SIZE, 100, "N", "of a word embedding (100)", rare=True),
+        Option("--tag-size", SIZE, 25, "N", "of a tag embedding (25)", rare=True),
+        Option("--lstm-size", SIZE, 125, "N", "per direction (125)", rare=True),
+        Option("--layers", number(int, 1, 16), 2, "N", "of the bi-LSTM (2)", rare=True),
+        Option("--hidden-size", SIZE, 100, "N", "of the arc scorer (100)", rare=True),
+        Option("--distance", None, False, None, "let scores depend on the length of the arc", rare=True),
+        Option("--dropout", number(float, 0, 0.99), 0.33, "P", "(0.33)", rare=True),
+        Option("--word-dropout", number(float, 0, 1e6), 0.25, "A", "unknown: A / (A + count) (0.25)", rare=True),
+    ),
+    "training": (
+        Option("--epochs", COUNT, 100, "N", "at most, in each stage (100)"),
+        Option("--patience", COUNT, 15, "N", "epochs without a better dev UAS (15)"),
+        Option("--batch-size", COUNT, 4, "N", "sentences per step, all processes counted (4)"),
+        Option("--unlabeled-batch-size", COUNT, 32, "N", "(32)", rare=True),
+        Option("--learning-rate", number(float, 0, 10), 1e-3, "R", "of Adam (0.001)"),
+        Option("--clip", number(float, 0, 1e9), 5.0, "G", "longest gradient (5)", rare=True),
+        Option("--seed", number(int, 0, 2**62), 1, "N", "of everything random (1)"),
+    ),
+    "machine": (
+        Option("--device", not_empty, None, "NAME", "cpu, cuda, cuda:1 (cuda if there is one)"),
+        Option("--threads", number(int, 1, 4096), None, "N", "of a process (as torch has it)"),
+        Option("--fp16", None, False, None, "half precision where it is safe"),
+        Option("--bf16", None, False, None, "the same with bfloat16"),
+    ),
+}
+EXCLUSIVE = ("--fp16", "--bf16")  # of each other
+
+
+def saved_options(model: str) -> list[Option]:
+    """All options that config.json holds beside the model's name."""
+    return [option for options in COMMON.values() for option in options] + list(MODELS[model].options)
 
 
 def build_parser(model: str | None = None) -> ArgumentParser:
@@ -36,65 +81,23 @@ def build_parser(model: str | None = None) -> ArgumentParser:
         add_help=False,
         allow_abbrev=False,
     )
-
-    def group_of(title: str) -> tuple[Callable, Callable]:
-        """To add common options, and rare ones."""
-        add = parser.add_argument_group(title).add_argument
-
-        def add_rare(*names: str, help: str, **settings) -> None:
-            add(*names, help=help if model else argparse.SUPPRESS, **settings)
-
-        return add, add_rare
-
-    add, _ = group_of("what")
+    add = parser.add_argument_group("what").add_argument
     add("--model", choices=MODELS, metavar="NAME", help=", ".join(MODELS))
     add("--output", type=not_empty, metavar="RUN", help="a new directory (runs/NAME-TREEBANK-1)")
     add("--resume", type=not_empty, metavar="RUN", help="continue a run; its config.json has all options")
     add("-h", "--help", action="store_true", help="with --model: all options, its own too")
-
-    add, rare = group_of("data (none: a synthetic treebank)")
-    add("--treebank", type=not_empty, metavar="DIR", help="a UD treebank, or its name under $TRITREE_DATA")
-    add("--train", type=not_empty, metavar="FILE", help="CoNLL-U, also .gz; as are the next three")
-    add("--dev", type=not_empty, metavar="FILE", help="for early stopping; none: the last epoch counts")
-    add("--test", type=not_empty, metavar="FILE", help="for the final figures")
-    add("--unlabeled", type=not_empty, metavar="FILE", help="sentences without trees, of any size")
-    add("--no-unlabeled", dest="use_unlabeled", action="store_false", help="learn from trees only")
-    add("--labeled", type=number(float, 0, 1, True), default=1.0, metavar="SHARE", help="of the trees kept (1.0)")
-    add("--xpos", action="store_true", help="use XPOS as another input")
-    add("--feats", action="store_true", help="use FEATS as another input")
-    add("--embeddings", type=not_empty, metavar="FILE", help="pretrained word vectors, text, also .gz")
-    rare("--min-count", type=COUNT, default=2, metavar="N", help="of a word that is in no tree (2)")
-    rare("--max-words", type=COUNT, default=50_000, metavar="N", help="in the vocabulary, or those in trees (50000)")
-
-    _, rare = group_of("network")
-    rare("--word-size", type=SIZE, default=100, metavar="N", help="of a word embedding (100)")
-    rare("--tag-size", type=SIZE, default=25, metavar="N", help="of a tag embedding (25)")
-    rare("--lstm-size", type=SIZE, default=125, metavar="N", help="per direction (125)")
-    rare("--layers", type=number(int, 1, 16), default=2, metavar="N", help="of the bi-LSTM (2)")
-    rare("--hidden-size", type=SIZE, default=100, metavar="N", help="of the arc scorer (100)")
-    rare("--distance", action="store_true", help="let scores depend on the length of the arc")
-    rare("--dropout", type=number(float, 0, 0.99), default=0.33, metavar="P", help="(0.33)")
-    rate = number(float, 0, 1e6)
-    rare("--word-dropout", type=rate, default=0.25, metavar="A", help="unknown: A / (A + count) (0.25)")
-
-    add, rare = group_of("training")
-    add("--epochs", type=COUNT, default=100, metavar="N", help="at most, in each stage (100)")
-    add("--patience", type=COUNT, default=15, metavar="N", help="epochs without a better dev UAS (15)")
-    add("--batch-size", type=COUNT, default=4, metavar="N", help="sentences per step, all processes counted (4)")
-    rare("--unlabeled-batch-size", type=COUNT, default=32, metavar="N", help="(32)")
-    add("--learning-rate", type=number(float, 0, 10), default=1e-3, metavar="R", help="of Adam (0.001)")
-    rare("--clip", type=number(float, 0, 1e9), default=5.0, metavar="G", help="longest gradient (5)")
-    add("--seed", type=number(int, 0, 2**62), default=1, metavar="N", help="of everything random (1)")
-
-    group = parser.add_argument_group("machine")
-    group.add_argument("--device", type=not_empty, metavar="NAME", help="cpu, cuda, cuda:1 (cuda if there is one)")
-    group.add_argument("--threads", type=number(int, 1, 4096), metavar="N", help="of a process (as torch has it)")
-    precision = group.add_mutually_exclusive_group()
-    precision.add_argument("--fp16", action="store_true", help="half precision where it is safe")
-    precision.add_argument("--bf16", action="store_true", help="the same with bfloat16")
-
-    if model is not None:
-        load_parser(model).add_options(parser.add_argument_group(f"{model} only"))
+    groups = COMMON | ({f"{model} only": MODELS[model].options} if model else {})
+    for title, options in groups.items():
+        group = parser.add_argument_group(title)
+        exclusive = group.add_mutually_exclusive_group()
+        for option in options:
+            add = (exclusive if option.name in EXCLUSIVE else group).add_argument
+            help = argparse.SUPPRESS if option.rare and not model else option.help
+            if option.is_flag:
+                kind = {"action": "store_false" if option.default else "store_true"}
+            else:
+                kind = {"choices" if isinstance(option.type, tuple) else "type": option.type, "metavar": option.metavar}
+            add(option.name, dest=option.dest, default=option.default, help=help, **kind)
     return parser
 
 
@@ -105,14 +108,13 @@ def parse(arguments: list[str]) -> Namespace:
     if options.resume and not options.help:
         for argument in arguments:
             if argument.startswith("-") and argument.partition("=")[0] != "--resume":
-                raise UserError(
-                    f"{argument} would have no effect: a resumed run goes on with the options it began with"
-                )
+                why = "a resumed run goes on with the options it began with"
+                raise UserError(f"{argument} would have no effect: {why}")
     if not options.help and not options.resume and not options.model:
         raise UserError(f"--model is missing: one of {', '.join(MODELS)} (--help lists the options)")
     if options.unlabeled and not options.use_unlabeled:
         raise UserError("--unlabeled and --no-unlabeled: only one of them can be meant")
-    if options.model and not load_parser(options.model).uses_words:
+    if options.model and not MODELS[options.model].uses_words:
         for name in ("xpos", "feats", "embeddings"):
             if getattr(options, name):
                 raise UserError(f"--{name} would have no effect: {options.model} sees nothing but tags")
@@ -120,31 +122,31 @@ def parse(arguments: list[str]) -> Namespace:
 
 
 def options_to_json(options: Namespace) -> dict:
-    return {key: value for key, value in vars(options).items() if key not in NOT_SAVED}
+    saved = {option.dest: getattr(options, option.dest) for option in saved_options(options.model)}
+    return {"model": options.model, **saved}
 
 
 def options_from(saved: object, file: str) -> Namespace:
     """Options from a config.json, with the same checks as on a command line."""
     if not isinstance(saved, dict) or saved.get("model") not in list(MODELS):
         raise DataError(file, None, f"`options` names no known model: {', '.join(MODELS)}")
-    parser = build_parser(saved["model"])
-    arguments = []
-    for action in parser._actions:
-        value = saved.get(action.dest)
-        if action.dest in NOT_SAVED or value is None:
+    arguments = [f"--model={saved['model']}"]
+    for option in saved_options(saved["model"]):
+        value = saved.get(option.dest, option.before)
+        if value is None:
             continue
-        if action.nargs == 0:
+        if option.is_flag:
             if not isinstance(value, bool):
-                raise DataError(file, None, f"option {action.dest} must be true or false")
-            if value == action.const:
-                arguments.append(action.option_strings[-1])
+                raise DataError(file, None, f"option {option.dest} must be true or false")
+            if value != option.default:
+                arguments.append(option.name)
         elif isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise DataError(file, None, f"option {action.dest} must be a number or a string")
+            raise DataError(file, None, f"option {option.dest} must be a number or a string")
         elif not str(value).isprintable():  # it may be shown
-            raise DataError(file, None, f"option {action.dest} has characters that can't be shown")
+            raise DataError(file, None, f"option {option.dest} has characters that can't be shown")
         else:
-            arguments.append(f"{action.option_strings[-1]}={value}")
+            arguments.append(f"{option.name}={value}")
     try:
-        return parser.parse_args(arguments)
+        return build_parser(saved["model"]).parse_args(arguments)
     except UserError as error:
         raise DataError(file, None, f"not the options of a run: {error}") from None

@@ -1,19 +1,19 @@
-"""ST: self-training with the margin parser. A parser learns from the trees, parses all the other sentences, and a
-second one, that starts anew, learns from both.
+"""ST: self-training with the margin parser. A first parser learns from the trees and parses all other sentences. A
+second one, with new weights, learns from both.
 
     stage 1    θ̂ by NMP's loss on L, the best epoch on the dev set
     stage 2    T̂(x) = argmax_T Σ_{(h, m) ∈ T} s(h, m; θ̂) for x in U; fresh weights θ by
 
                Σ_{(x, T*) ∈ L} loss(x, T*; θ) + ω Σ_{x ∈ U, confidence(x) ≥ κ} loss(x, T̂(x); θ)
 
-and stage 2 again as often as there are rounds. An epoch has one step on U after each step on L, and a step is the mean
-over the words of its batch: a tree of L weighs more than one of Û by the ratio of the batch sizes.
+Each further round is stage 2 once more. An epoch has one step on U after each step on L, and the loss of a step is the
+mean over the words of its batch: a tree of L weighs more than one of U by the ratio of the batch sizes.
 
-Nothing is said of confidence in the paper (κ = 0). Here it is the mean marginal of the tree's arcs in the tree-CRF of
-the same scores: from 1/n, about, to 1.
+The paper does not mention confidence (κ = 0). Here it is the mean marginal of the tree's arcs in the tree-CRF of the
+same scores: from about 1/n to 1.
 """
 
-from argparse import Namespace, _ArgumentGroup
+from argparse import Namespace
 from dataclasses import replace
 
 import torch
@@ -23,7 +23,6 @@ import tritree
 from parsers.data.batches import Batch
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
-from parsers.io.arguments import COUNT, SHARE, number
 from parsers.nmp import NMP
 from parsers.system import Context, Metrics, Parser
 
@@ -31,23 +30,14 @@ from parsers.system import Context, Metrics, Parser
 class ST(Parser):
     """Two margin parsers: ``teacher`` has the weights θ̂ of the stage before, ``parser`` is being trained.
 
-    The teacher's trees are made when a batch needs them. They are the same each time, so U counts as parsed once, but
-    it may be larger than the memory, and a checkpoint need not hold them.
+    The teacher parses a batch when it is needed, with the same result each time. So U may be larger than the memory,
+    and checkpoints need not hold its trees.
     """
 
-    uses_unlabeled = True
     trees_first = True
 
-    @classmethod
-    def add_options(cls, group: _ArgumentGroup) -> None:
-        NMP.add_options(group)
-        add = group.add_argument
-        add("--rounds", type=COUNT, default=1, metavar="N", help="times the unlabelled sentences are parsed (1)")
-        add("--parsed-weight", type=number(float, 0, 1e6), default=1.0, metavar="W", help="of their loss (1)")
-        add("--min-confidence", type=SHARE, default=0.0, metavar="P", help="leave out trees below this (0: none)")
-
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
-        nn.Module.__init__(self)  # no network beside those of the two parsers
+        nn.Module.__init__(self)  # no networks but those of the two parsers
         self.options, self.vocab, self.vectors = options, vocab, vectors
         self.stages = 1 + options.rounds
         self.parser = NMP(options, vocab, vectors)
@@ -62,9 +52,8 @@ class ST(Parser):
     def begin_stage(self, context: Context) -> bool:
         if context.stage == 1:
             return False
-        fresh = NMP(self.options, self.vocab, self.vectors)
-        self.teacher.load_state_dict(self.parser.state_dict())  # θ̂: the loop has put the best weights there
-        self.parser.load_state_dict(fresh.state_dict())
+        self.teacher.take_weights(self.parser)  # θ̂: the loop has loaded the best weights
+        self.parser.take_weights(NMP(self.options, self.vocab, self.vectors))
         return True
 
     def begin_epoch(self, context: Context) -> None:
@@ -81,7 +70,7 @@ class ST(Parser):
 
     @torch.no_grad()
     def parse(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The teacher's trees [B, N] and how confident it is in each, [B]."""
+        """The teacher's trees [B, N] and its confidence in each, [B]."""
         s = self.teacher.arc_scores(replace(batch, noise=None))
         _, heads = tritree.viterbi(s, batch.lengths, single_root=True)
         marginals = tritree.marginals(s, batch.lengths, single_root=True)

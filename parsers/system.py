@@ -3,7 +3,7 @@
 parsers/__init__.py explains it on one page.
 """
 
-from argparse import Namespace, _ArgumentGroup
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import tritree
 from parsers.data.batches import Batch
-from parsers.data.corpus import Data
+from parsers.data.dataset import Data
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
 from parsers.networks.device import Processes
@@ -25,7 +25,7 @@ Loss = Callable[[Batch], tuple[Tensor, Metrics]]
 
 @dataclass
 class Context:
-    """What a hook can use. Epochs count from 1 in each stage; ``epochs`` is the most there can be."""
+    """What the loop tells a system. Epochs count from 1 in each stage; ``epochs`` is their largest possible number."""
 
     data: Data
     group: Processes
@@ -36,26 +36,18 @@ class Context:
 
     @property
     def progress(self) -> float:
-        """0 in the first epoch, 1 in the last: what schedules are made of."""
+        """0 in the first epoch, 1 in the last: for schedules."""
         return (self.epoch - 1) / max(1, self.epochs - 1)
 
 
 class Parser(nn.Module):
-    """Scores arcs; learns from trees and, if ``uses_unlabeled``, from sentences without trees.
+    """Scores arcs; learns from trees and, if it has an ``unlabeled_loss``, from sentences without trees."""
 
-    Parameters and buffers are saved and restored by the loop; ``resizable`` names buffers whose shape may differ from
-    the one at construction.
-    """
-
-    uses_unlabeled = False
-    uses_words = True  # and XPOS, FEATS, vectors; tags are used by all
     stages = 1
     trees_first = False  # the first stage learns from trees alone; without unlabelled sentences it is the only one
-    resizable: tuple[str, ...] = ()
-
-    @classmethod
-    def add_options(cls, group: _ArgumentGroup) -> None:
-        """Declares the options that only this system has."""
+    resizable: tuple[str, ...] = ()  # buffers whose shape may differ from the one at construction
+    # The tensors that the optimiser keeps for a parameter: "step" is a scalar, others have the parameter's shape.
+    optimizer_state: tuple[str, ...] = ("step", "exp_avg", "exp_avg_sq")
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None, num_words: int = 0):
         super().__init__()
@@ -64,11 +56,11 @@ class Parser(nn.Module):
         self.scorer = ArcScorer(self.encoder.size, options.hidden_size, options.distance)
 
     def arc_scores(self, batch: Batch) -> Tensor:
-        """s(h, m), [B, N, N]: what the best tree is made from."""
+        """s(h, m), [B, N, N]: the scores that trees are predicted from."""
         return self.scorer(self.encoder(batch), self.options.dropout, batch.noise)
 
     def distribution(self, batch: Batch, single_root: bool = True, known: Tensor | None = None) -> tritree.TreeCRF:
-        """The trees with their probabilities; with ``known`` heads [B, N] (−1: free), those that have them."""
+        """The trees with their probabilities; with ``known`` heads [B, N] (−1: free), only trees with these heads."""
         scores = self.arc_scores(batch)
         if known is not None:
             scores = tritree.constrain(scores, known)
@@ -78,6 +70,11 @@ class Parser(nn.Module):
         """Heads of the best trees, [B, N]."""
         return self.distribution(batch, single_root).mode
 
+    def take_weights(self, other: "Parser") -> None:
+        """Copies the weights of another parser's encoder and scorer."""
+        self.encoder.load_state_dict(other.encoder.state_dict())
+        self.scorer.load_state_dict(other.scorer.state_dict())
+
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """The loss, summed over the sentences of the batch, and sums to be logged per word."""
         raise NotImplementedError
@@ -86,9 +83,9 @@ class Parser(nn.Module):
         raise NotImplementedError
 
     def steps(self, context: Context) -> Iterator[tuple[Loss, Batch]]:
-        """The steps of an epoch: a loss, and the batch to be given to it.
+        """The steps of an epoch: a loss, and the batch it is computed on.
 
-        Here: all labelled batches, and after each of them an unlabelled one if the system uses them.
+        Here: all labelled batches, each followed by an unlabelled one if there are any.
         """
         data, epoch = context.data, context.epoch
         done = (epoch - 1) * data.num_labeled_batches
@@ -99,33 +96,25 @@ class Parser(nn.Module):
                 yield self.unlabeled_loss, next(unlabeled)
 
     def num_steps(self, context: Context) -> int:
-        """How many steps an epoch has, for the time that is left."""
+        """The number of steps of an epoch, to estimate the remaining time."""
         return context.data.num_labeled_batches * (2 if self.learns_from_text(context) else 1)
 
     def learns_from_text(self, context: Context) -> bool:
-        """Whether this stage has steps on unlabelled sentences."""
-        too_early = self.trees_first and context.stage == 1
-        return self.uses_unlabeled and not too_early and bool(context.data.unlabeled)
+        """Whether this stage has steps on unlabelled sentences. Without ``uses_unlabeled`` in MODELS there are none."""
+        return bool(context.data.unlabeled) and not (self.trees_first and context.stage == 1)
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=self.options.learning_rate, fused=True)
 
     def begin_stage(self, context: Context) -> bool:
-        """Runs before the first epoch of each stage; from the second stage on, with the best weights of the one before.
-        Returns whether a parser is started anew: then it need not be better than those before to go on."""
+        """Runs before the first epoch of each stage; from the second stage on, with the best weights so far.
+        Returns whether it starts from new weights: then early stopping compares with this stage's epochs only."""
         return False
 
     def begin_epoch(self, context: Context) -> None:
-        """Runs before the steps of an epoch, and again when a run is resumed inside of it: what it does must follow
-        from the context and from what is saved."""
+        """Runs before the steps of an epoch, and again when a run is resumed inside the epoch: its effect may depend
+        only on the context and on saved state."""
 
     def end_epoch(self, context: Context) -> Metrics:
         """Runs after the steps of an epoch, before the dev set is parsed. Returns figures to be logged."""
         return {}
-
-    def extra_state(self) -> dict:
-        """What else must be saved: numbers, strings, lists and dicts of them, as JSON has them."""
-        return {}
-
-    def load_extra_state(self, state: dict) -> None:
-        """Takes back what ``extra_state`` gave; a ValueError or KeyError if it can't be that."""

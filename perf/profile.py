@@ -18,8 +18,11 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import tritree
-from parsers import load_parser
-from parsers.data.corpus import EVALUATION_BATCH, Corpus, encode, find_sources
+from parsers import MODELS, load_parser
+from parsers.data.batches import EVALUATION_BATCH
+from parsers.data.corpus import Corpus
+from parsers.data.dataset import Data
+from parsers.data.sources import find_sources
 from parsers.io.command import run_command
 from parsers.networks.encoder import Encoder
 from parsers.networks.scorer import ArcScorer
@@ -143,9 +146,9 @@ def main(arguments: list[str]) -> int:
         build_parser(options.model).print_help()
         return 0
     sources, group = find_sources(options), Group(options.device)
-    corpus = Corpus(options, sources, options.use_unlabeled and load_parser(options.model).uses_unlabeled)
+    corpus = Corpus(options, sources, options.use_unlabeled and MODELS[options.model].uses_unlabeled)
     vocab = corpus.vocabulary(options)
-    data = encode(options, corpus, vocab)
+    data = Data.of(options, corpus, vocab)
     data.place(group.rank, group.world, group.device)
     torch.manual_seed(options.seed)
     model = load_parser(options.model)(options, vocab).to(group.device)

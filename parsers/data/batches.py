@@ -1,11 +1,12 @@
 """Sentences as tensors, in batches of similar length.
 
-Position 0 is ROOT. Shapes: [B, N] with N = 1 + the longest sentence of the batch; 0 (the unknown symbol) fills up.
+Position 0 is ROOT. Shapes: [B, N] with N = 1 + the longest sentence of the batch, padded with 0, the unknown symbol.
 """
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 import torch
@@ -13,25 +14,28 @@ from torch import Tensor
 
 from parsers.data.examples import Example
 from parsers.data.noise import Noise, seed_of
+from parsers.data.vocabulary import UNKNOWN
 
+MAX_CELLS = 2**18  # arcs of a batch, padding included, unless one sentence alone has more
+EVALUATION_BATCH = 64  # sentences
 WINDOW = 4096  # sentences of a stream that are held at a time, to be sorted by length
 
 
 @dataclass(slots=True)
 class Batch:
-    """Some sentences. In training, ``noise`` has the random numbers of this step; without it, nothing is random."""
+    """Some sentences. In training, ``noise`` has the random numbers of this step; if it is None, nothing is random."""
 
     words: Tensor  # [B, N]
     pos: Tensor  # [B, N]
     xpos: Tensor  # [B, N]
     feats: Tensor  # [B, N, F]
-    vectors: Tensor | None  # [B, N]
+    vectors: Tensor | None  # [B, N]: rows of the pretrained vectors
     lengths: Tensor  # [B], ROOT not counted
     heads: Tensor | None  # [B, N], −1 at position 0 and in the padding; None if unlabelled
     examples: list[Example]
-    size: int  # of the batch that the processes share
-    num_words: int  # of the batch that the processes share
-    rows: slice = field(default_factory=lambda: slice(None))  # those of this process
+    size: int  # sentences of all processes
+    num_words: int  # of all processes
+    rows: slice = field(default_factory=lambda: slice(None))  # the sentences of this process
     noise: Noise | None = None
 
     @property
@@ -41,6 +45,27 @@ class Batch:
     @property
     def N(self) -> int:
         return self.words.shape[1]
+
+    @property
+    def is_token(self) -> Tensor:
+        """Words and ROOT, not the padding, [B, N]."""
+        return torch.arange(self.N, device=self.device) <= self.lengths.unsqueeze(1)
+
+    @property
+    def is_word(self) -> Tensor:
+        """Neither ROOT nor padding, [B, N]."""
+        return self.is_token & (torch.arange(self.N, device=self.device) > 0)
+
+    def hide(self, words: Tensor, tags: Tensor) -> "Batch":
+        """The batch with unknown words, and unknown tags and features, where the masks [B, N] are True."""
+        return replace(
+            self,
+            words=self.words.masked_fill(words, UNKNOWN),
+            pos=self.pos.masked_fill(tags, UNKNOWN),
+            xpos=self.xpos.masked_fill(tags, UNKNOWN),
+            feats=self.feats.masked_fill(tags.unsqueeze(2), UNKNOWN),
+            vectors=None if self.vectors is None else self.vectors.masked_fill(words, 0),
+        )
 
     def count_correct(self, heads: Tensor) -> int:
         """How many words have the head that the file gives them; heads [B, N]."""
@@ -54,29 +79,27 @@ class Batch:
 
 
 def collate(examples: list[Example], rank: int = 0, world: int = 1, device: torch.device | str = "cpu") -> Batch:
-    """The batch of these sentences, or every ``world``-th of them, in the shapes of the whole batch."""
+    """The batch of these sentences, or of every ``world``-th of them, padded like the whole batch."""
     N = max(map(len, examples)) + 1
     F = max(example.feats.shape[1] for example in examples)
     rows = slice(rank, None, world)
     mine = examples[rows]
 
-    def fill(name: str, value: int = 0) -> Tensor:
-        array = np.full((len(mine), N), value, dtype=np.int64)
+    def fill(name: str, *shape: int, value: int = 0) -> Tensor:
+        array = np.full((len(mine), N, *shape), value, dtype=np.int64)
         for row, example in zip(array, mine, strict=True):
-            row[: len(example) + 1] = getattr(example, name)
+            values = getattr(example, name)
+            row[tuple(map(slice, values.shape))] = values
         return torch.from_numpy(array).to(device, non_blocking=True)
 
-    feats = np.zeros((len(mine), N, F), dtype=np.int64)
-    for block, example in zip(feats, mine, strict=True):
-        block[: len(example) + 1, : example.feats.shape[1]] = example.feats
     return Batch(
         words=fill("words"),
         pos=fill("pos"),
         xpos=fill("xpos"),
-        feats=torch.from_numpy(feats).to(device, non_blocking=True),
+        feats=fill("feats", F),
         vectors=fill("vectors") if examples[0].vectors is not None else None,
         lengths=torch.tensor([len(example) for example in mine], dtype=torch.int64).to(device, non_blocking=True),
-        heads=fill("heads", -1) if all(example.heads is not None for example in examples) else None,
+        heads=fill("heads", value=-1) if all(example.heads is not None for example in examples) else None,
         examples=mine,
         size=len(examples),
         num_words=sum(map(len, examples)),
@@ -91,12 +114,12 @@ def tree_arcs(heads: Tensor) -> Tensor:
 
 
 def bucketed(
-    examples: Iterable[Example], size: int, max_cells: int, key: tuple[int | str, ...] | None = None
+    examples: Iterable[Example], size: int, max_cells: int, key: tuple | None = None
 ) -> Iterator[list[Example]]:
     """Batches of at most ``size`` sentences of similar length, and of at most ``max_cells`` arcs, padding included.
 
-    With a key, the sentences are shuffled first and the batches afterwards, in the same way for the same key. A stream
-    is taken in windows, which bounds the memory; a list is one window.
+    With a key, the sentences are shuffled first and the batches afterwards; the same key gives the same order. A stream
+    is read in windows, which bounds the memory; a list is one window.
     """
     rng = random.Random(seed_of(*key)) if key else None
     for window in [examples] if isinstance(examples, list) else _windows(examples):
@@ -118,11 +141,6 @@ def bucketed(
 
 
 def _windows(examples: Iterable[Example]) -> Iterator[list[Example]]:
-    window = []
-    for example in examples:
-        window.append(example)
-        if len(window) == WINDOW:
-            yield window
-            window = []
-    if window:
+    stream = iter(examples)
+    while window := list(islice(stream, WINDOW)):
         yield window

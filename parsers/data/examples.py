@@ -1,4 +1,4 @@
-"""Sentences as numbers: what the networks see of a sentence, and what its result is compared with."""
+"""Sentences as numbers: the input of the networks, and the heads that predictions are compared with."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ class Example:
     words: np.ndarray  # [n + 1]
     pos: np.ndarray  # [n + 1]
     xpos: np.ndarray  # [n + 1]
-    feats: np.ndarray  # [n + 1, the most features of a word], filled up with 0
+    feats: np.ndarray  # [n + 1, the most features of a word], padded with 0
     vectors: np.ndarray | None  # [n + 1]: rows of the pretrained vectors
-    heads: np.ndarray | None  # [n + 1], −1 at 0: what is learnt from; None in unlabelled sentences
-    gold: list[int]  # the heads in the file, of the words: what is compared with
+    heads: np.ndarray | None  # [n + 1], −1 at 0: the projective tree to learn from; None in unlabelled sentences
+    gold: list[int]  # the heads of the words in the file: what predictions are compared with
     punctuation: list[bool]
     sentence: Sentence | None = None
 
@@ -28,7 +28,7 @@ class Example:
 
 
 class Indexer:
-    """Turns sentences into examples."""
+    """Turns sentences into examples: looks up the numbers of their symbols."""
 
     def __init__(self, vocab: Vocabulary, vectors: Vectors | None = None):
         self.vocab, self.vectors = vocab, vectors
@@ -37,7 +37,7 @@ class Indexer:
         """
         Args:
             heads: a projective tree to learn from; None for an unlabelled sentence.
-            keep: keep the sentence itself too, to write it later.
+            keep: keep the sentence itself, too, so that it can be written later.
         """
         vocab, n = self.vocab, len(sentence)
         bags = [vocab.feats.numbers(features(text)) for text in sentence.feats]

@@ -1,8 +1,8 @@
-"""Random numbers that belong to the sentence, so that runs can be repeated, resumed and split over processes.
+"""Random numbers per sentence, so that runs can be repeated, resumed and split over processes.
 
-Every step of the training has random numbers of its own, made from (seed, stage, epoch, step). They are drawn for the
-whole batch on every process, and each process takes the rows of its own sentences: where a run was interrupted and how
-many processes share the batch makes no difference.
+Every training step has a generator of its own, seeded by (seed, stage, epoch, step). Each process draws the numbers of
+the whole batch and takes the rows of its own sentences. So results depend neither on where a run was interrupted nor on
+how many processes share the batch.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class Noise:
         self.generator.manual_seed(seed_of(*key))
 
     def uniform(self, *shape: int) -> Tensor:
-        """In [0, 1), ``[B, *shape]``, B being the number of this process's sentences."""
+        """In [0, 1), ``[B, *shape]``, where B is the number of this process's sentences."""
         return torch.rand(self.size, *shape, generator=self.generator, device=self.device)[self.rows]
 
     def normal(self, *shape: int) -> Tensor:

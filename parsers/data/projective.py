@@ -1,9 +1,9 @@
-"""Projective trees out of non-projective ones: arcs are lifted (Nivre & Nilsson 2005).
+"""Makes trees projective by lifting arcs (Nivre & Nilsson 2005).
 
-An arc h → m is projective if h dominates every word between h and m. Lifting gives m the head of h as its head. The
-shortest non-projective arc is lifted first, again and again until none is left, so that few lifts are needed: of the
-625 trees of five words with one root, 602 get by with the fewest possible, the others with one more. A tree with one
-root keeps it: the root dominates all words, so the arcs from it are projective.
+An arc h → m is projective if h dominates every word between h and m. Lifting attaches m to the head of h. The shortest
+non-projective arc is lifted until none is left. This needs few lifts: of the 625 trees of five words with one root, 602
+get the fewest possible, the others one more. A tree with one root keeps it: the root dominates all words, so the arcs
+from it are projective.
 """
 
 
@@ -27,7 +27,7 @@ def is_projective(heads: list[int]) -> bool:
 
 
 def _shortest_nonprojective(heads: list[int]) -> int | None:
-    """The modifier of the shortest non-projective arc, the leftmost of equals; None where all are projective."""
+    """The modifier of the shortest non-projective arc, the leftmost of several; None if all are projective."""
     first, last = _tour(heads)
     for _, m in sorted((abs(h - m), m) for m, h in enumerate(heads, 1)):
         h = heads[m - 1]
@@ -38,8 +38,7 @@ def _shortest_nonprojective(heads: list[int]) -> int | None:
 
 
 def _tour(heads: list[int]) -> tuple[list[int], list[int]]:
-    """Numbers the nodes from ROOT downwards, such that a node and all that it dominates are numbered without a gap:
-    h dominates w if first[h] ≤ first[w] ≤ last[h]."""
+    """Numbers the nodes in preorder. Each subtree is a range: h dominates w if first[h] ≤ first[w] ≤ last[h]."""
     children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
     for m, h in enumerate(heads, 1):
         children[h].append(m)

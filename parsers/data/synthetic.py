@@ -1,14 +1,14 @@
-"""A treebank out of nothing: sentences of an invented language, from a seeded lexicalised dependency grammar.
+"""A synthetic treebank: sentences of an invented language, from a seeded lexicalised dependency grammar.
 
-There is something to learn in it at three levels. Word order and tags: determiners and adjectives before the noun,
-subjects before the verb, prepositions at the left edge of a noun phrase. Ambiguity that tags can't resolve: a
-prepositional phrase behind an object hangs from the noun or from the verb, an adverb between two verbs from either, a
-coordination joins what was said last or something before it. And words that resolve it: every noun and verb has one
-of a few hidden meanings; verbs choose subjects and objects by meaning, prepositions fit some meanings of head and
-modifier, and what is joined by a conjunction is alike. Meanings show in which words occur together, so that text
-without trees tells something about them. Frequencies follow Zipf's law: many words of the test set are rare.
+It can be learnt at three levels. Word order and tags: determiners and adjectives before the noun, subjects before the
+verb, prepositions at the left edge of a noun phrase. Ambiguity that tags can't resolve: a prepositional phrase after an
+object modifies the noun or the verb, an adverb between two verbs either of them, a coordination joins the last phrase
+or an earlier one. Words that resolve it: each noun and verb has one of a few hidden meanings. Verbs select subjects and
+objects by meaning, prepositions fit some meanings of head and modifier, and conjuncts have the same meaning. Meanings
+show in which words occur together, so unlabelled text tells something about them. Frequencies follow Zipf's law: many
+words of the test set are rare.
 
-`python -m parsers.data.synthetic DIR` writes the files, to look at or to train on with --treebank DIR.
+`python -m parsers.data.synthetic DIR` writes the files, for reading or for training with --treebank DIR.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Node:
 
 
 class Choice:
-    """Values drawn with fixed weights. Only random.random() is used, which is the same in all Python versions."""
+    """Values drawn with fixed weights. It uses random.random() only, which is the same in all Python versions."""
 
     def __init__(self, values: list, weights: list[float]):
         self.values = values
@@ -80,7 +80,7 @@ class Language:
         self.verbs = [zipf(self._new_words(70, 2)) for _ in meanings]
         self.adjectives = [zipf(self._new_words(50, 2)) for _ in meanings]
         self.adverbs = [zipf(self._new_words(25, 2)) for _ in meanings]
-        # Who does what to whom, and what goes with what: for each meaning of the head, meanings of the modifier.
+        # Selectional preferences: for each meaning of the head, the meanings of the modifier.
         self.meaning = self._peaked(MEANINGS, 3)
         self.verb_meaning = self._peaked(MEANINGS, 4)
         self.subject, self.object = self._preferences(2), self._preferences(2)
@@ -167,7 +167,7 @@ class Grammar:
         return Node(self.language.adverbs[meaning].draw(self.rng), "ADV")
 
     def argument(self, meaning: int, depth: int) -> Node:
-        """A pronoun, a name, or a noun with all that can go with it."""
+        """A pronoun, a name, or a noun phrase."""
         if self.chance(0.2):
             return self.closed("PRON")
         if self.chance(0.2):
@@ -202,7 +202,7 @@ class Grammar:
 
 
 def conllu(split: str, seed: int = 0, count: int | None = None) -> Iterator[str]:
-    """The sentences of a part, as CoNLL-U text. The same seed is the same language; each part has other sentences."""
+    """The sentences of a split, as CoNLL-U text. All splits of a seed are in the same language."""
     grammar = Grammar(Language(seed), random.Random(f"{split} {seed}"))
     for number in range(1, (SIZES[split] if count is None else count) + 1):
         words = list((root := grammar.sentence()).words())
@@ -219,7 +219,7 @@ def conllu(split: str, seed: int = 0, count: int | None = None) -> Iterator[str]
 
 
 def sentences(split: str, seed: int = 0, count: int | None = None) -> list[Sentence]:
-    """The sentences of a part: "train", "dev", "test" or "unlabeled"."""
+    """The sentences of a split: "train", "dev", "test" or "unlabeled"."""
     text = "".join(conllu(split, seed, count)).encode()
     return list(parse(io.BytesIO(text), f"<{NAME} {split}>"))
 

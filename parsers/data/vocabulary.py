@@ -1,8 +1,8 @@
 """Symbols and their numbers: words, tags and features.
 
-Words are lower-cased, and every token that begins with a digit is one symbol (as in Kiperwasser & Goldberg's parser).
-Words seen in trees come first, then those seen only in unlabelled text: ``num_labeled`` is where the second kind
-begins. A model whose encoder learns from trees alone knows only the first kind.
+Words are lower-cased, and all tokens that begin with a digit are one symbol (as in Kiperwasser & Goldberg's parser).
+The words of the trees come first, then those seen only in unlabelled text, from number ``num_labeled`` on. An encoder
+that learns from trees alone knows only the first kind.
 """
 
 import json
@@ -13,7 +13,7 @@ from parsers.data.conllu import Sentence
 from parsers.io.errors import DataError
 
 UNKNOWN, ROOT = 0, 1
-SPECIAL = ("<UNKNOWN>", "<ROOT>")  # capitals: no lower-cased word is like them
+SPECIAL = ("<UNKNOWN>", "<ROOT>")  # in capitals, so that no lower-cased word equals them
 NUMBER = "<NUMBER>"
 
 
@@ -40,7 +40,7 @@ def features(feats: str) -> list[str]:
 
 
 class Symbols:
-    """A list of symbols with their counts; number 0 is for all others, number 1 for ROOT."""
+    """A list of symbols with their counts. Number 0 stands for all other symbols, number 1 for ROOT."""
 
     def __init__(self, symbols: list[str], counts: list[int]):
         self.symbols, self.counts = symbols, counts
@@ -48,7 +48,7 @@ class Symbols:
 
     @classmethod
     def of(cls, counts: Counter) -> "Symbols":
-        """The most frequent first; equals in alphabetical order, so that nothing depends on the order of the data."""
+        """By frequency, then in alphabetical order, so that the order of the data has no effect."""
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls([*SPECIAL, *(symbol for symbol, _ in ranked)], [0, 0, *(count for _, count in ranked)])
 
@@ -61,7 +61,7 @@ class Symbols:
 
 
 class Vocabulary:
-    """What the symbols of a run are. ``words.counts`` counts trees only; ``unlabeled_counts`` the other sentences."""
+    """The symbols of a run. ``words.counts`` counts trees only, ``unlabeled_counts`` the other sentences."""
 
     def __init__(
         self, words: Symbols, unlabeled_counts: list[int], num_labeled: int, pos: Symbols, xpos: Symbols, feats: Symbols
@@ -83,8 +83,8 @@ class Vocabulary:
         min_count: int = 2,
         max_words: int = 50_000,
     ) -> "Vocabulary":
-        """All symbols of the trees; of words seen only in unlabelled text the most frequent that occur ``min_count``
-        times, up to ``max_words`` in all."""
+        """All words of the trees, and the most frequent others that occur ``min_count`` times, up to ``max_words``
+        in all; all tags and features."""
         words, others, pos, xpos, feats = Counter(), Counter(), Counter(), Counter(), Counter()
         for sentences, word_counts in ((labeled, words), (unlabeled, others)):
             for sentence in sentences:
@@ -96,7 +96,7 @@ class Vocabulary:
         symbols = Symbols.of(words)
         num_labeled = len(symbols)
         new = Counter({word: count for word, count in others.items() if count >= min_count and word not in words})
-        for word, _ in sorted(new.items(), key=lambda item: (-item[1], item[0]))[: max(0, max_words - num_labeled)]:
+        for word in Symbols.of(new).symbols[len(SPECIAL) :][: max(0, max_words - num_labeled)]:
             symbols.number[word] = len(symbols)
             symbols.symbols.append(word)
             symbols.counts.append(0)
@@ -104,17 +104,14 @@ class Vocabulary:
         return cls(symbols, unlabeled_counts, num_labeled, Symbols.of(pos), Symbols.of(xpos), Symbols.of(feats))
 
     def to_json(self) -> str:
-        def table(symbols: Symbols) -> dict:
-            return {"symbols": symbols.symbols, "counts": symbols.counts}
-
-        fields = {name: table(getattr(self, name)) for name in ("words", "pos", "xpos", "feats")}
-        fields["unlabeled_counts"] = self.unlabeled_counts
-        fields["num_labeled"] = self.num_labeled
+        tables = {name: getattr(self, name) for name in ("words", "pos", "xpos", "feats")}
+        fields = {name: {"symbols": table.symbols, "counts": table.counts} for name, table in tables.items()}
+        fields |= {"unlabeled_counts": self.unlabeled_counts, "num_labeled": self.num_labeled}
         return json.dumps(fields, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, fields: dict, file: str) -> "Vocabulary":
-        """What ``to_json`` wrote, parsed; ``file`` is its name in messages."""
+        """Reads back what ``to_json`` wrote; ``file`` is for messages."""
         try:
             tables = {name: _symbols(fields[name]) for name in ("words", "pos", "xpos", "feats")}
             counts, num_labeled = fields["unlabeled_counts"], fields["num_labeled"]

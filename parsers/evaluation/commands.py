@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import tee
 
 from parsers.data.conllu import read
-from parsers.data.corpus import find_split, find_treebank
+from parsers.data.sources import find_split, find_treebank
 from parsers.evaluation.comparison import HEADER, Comparison
 from parsers.evaluation.inference import RunParser
 from parsers.evaluation.plots import comparison_plot, read_history, summarize

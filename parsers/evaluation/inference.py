@@ -9,10 +9,10 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from parsers.data.batches import Batch, bucketed, collate
+from parsers.data.batches import EVALUATION_BATCH, MAX_CELLS, Batch, bucketed, collate
 from parsers.data.conllu import Sentence
-from parsers.data.corpus import EVALUATION_BATCH, MAX_CELLS, check_length
 from parsers.data.examples import Example, Indexer
+from parsers.data.sources import check_length
 from parsers.evaluation.kbest import best_trees
 from parsers.evaluation.parse import Parse
 from parsers.evaluation.screen import waiting

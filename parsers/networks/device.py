@@ -1,5 +1,6 @@
-"""Where a network runs, and what it may ask of the processes that train it together."""
+"""The device of a network, its precision there, and the interface to the processes that train it together."""
 
+import contextlib
 from typing import Protocol
 
 import torch
@@ -18,6 +19,12 @@ class Processes(Protocol):
         """Adds up a tensor over the processes, in place."""
 
     def sum_numbers(self, numbers: list[float]) -> list[float]: ...
+
+
+def float32_on_cpu(device: torch.device) -> contextlib.AbstractContextManager:
+    """Switches autocast off on a CPU. There oneDNN has no half-precision LSTM on most machines, and large products in
+    half precision are many times slower than in float32."""
+    return contextlib.nullcontext() if device.type == "cuda" else torch.autocast(device.type, enabled=False)
 
 
 def choose_device(name: str | None, local_rank: int) -> torch.device:

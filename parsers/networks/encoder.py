@@ -9,16 +9,17 @@ from parsers.data.batches import Batch
 from parsers.data.noise import Noise, dropout
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import UNKNOWN, Symbols, Vocabulary
+from parsers.networks.device import float32_on_cpu
 
 
 class Encoder(nn.Module):
     """Batch → states [B, N, ``size``].
 
-    Symbols are dropped in training, that is, replaced by the unknown one, with probability α / (α + count), so that it
-    is learnt what to do with symbols never seen.
+    In training, symbols are replaced by the unknown one with probability α / (α + count), so that the network learns
+    what to do with symbols that it has never seen.
 
     Args:
-        num_words: how many of the vocabulary's words are known; default: those that occur in trees.
+        num_words: how many of the vocabulary's words have an embedding; default: those of the trees.
     """
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None, num_words: int = 0):
@@ -30,7 +31,7 @@ class Encoder(nn.Module):
         self.xpos = nn.Embedding(len(vocab.xpos), options.tag_size) if options.xpos else None
         self.feats = nn.Embedding(len(vocab.feats), options.tag_size, padding_idx=UNKNOWN) if options.feats else None
         size = options.word_size + options.tag_size * (1 + options.xpos + options.feats)
-        # A table of its own beside the word embeddings; not trained, and kept once per run, not in each checkpoint.
+        # Pretrained vectors are concatenated to the embeddings. They are not trained, and saved once per run.
         self.register_buffer("vectors", None, persistent=False)
         if vectors is not None:
             self.vectors = torch.from_numpy(vectors.table)
@@ -38,8 +39,8 @@ class Encoder(nn.Module):
         self.lstm = BiLSTM(size, options.lstm_size, options.layers)
         self.size = 2 * options.lstm_size
         for name, symbols in (("word", vocab.words), ("tag", vocab.pos), ("xpos", vocab.xpos)):
-            counts = _drop_rates(symbols, options.word_dropout, self.num_words if name == "word" else None)
-            self.register_buffer(f"{name}_drop", counts, persistent=False)
+            rates = _drop_rates(symbols, options.word_dropout, self.num_words if name == "word" else None)
+            self.register_buffer(f"{name}_drop", rates, persistent=False)
 
     def forward(self, batch: Batch) -> Tensor:
         noise, p = batch.noise, self.options.dropout
@@ -64,8 +65,8 @@ class Encoder(nn.Module):
 
 
 def _drop_rates(symbols: Symbols, alpha: float, size: int | None) -> Tensor:
-    """α / (α + count); ROOT and words that have no count here are not dropped."""
-    # Never on the meta device, where arithmetic would make torch import its compiler.
+    """α / (α + count); 0 for ROOT and for words without a count."""
+    # Not on the meta device: arithmetic there makes torch import its compiler.
     counts = torch.tensor(symbols.counts[:size], dtype=torch.float32, device="cpu")
     return torch.where(counts > 0, alpha / (alpha + counts), 0.0)
 
@@ -80,8 +81,8 @@ def _drop(numbers: Tensor, rates: Tensor, noise: Noise | None) -> tuple[Tensor, 
 class BiLSTM(nn.Module):
     """Layers of two LSTMs, one of which reads every sentence from its last word to ROOT.
 
-    The second one gets the words in reverse order, so padding comes last for both and never reaches a word: a batch
-    needs no packing, with which 4 sentences take 18.7 ms instead of 10.0 on a CPU, and 64 take 124 instead of 91.
+    The second one gets the words in reverse order. So padding comes last for both and never reaches a word, and batches
+    need no packing. Packed, 4 sentences take 18.7 ms instead of 10.0 on a CPU, and 64 take 124 instead of 91.
     """
 
     def __init__(self, size: int, hidden: int, layers: int):
@@ -92,8 +93,7 @@ class BiLSTM(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, p: float = 0.0, noise: Noise | None = None) -> Tensor:
         """x [B, N, size], lengths [B] (ROOT not counted) → [B, N, 2 · hidden]; p is the dropout between layers."""
-        # Half precision on a CPU: oneDNN has no such LSTM on most machines, so it stays in float32 there.
-        with torch.autocast(x.device.type, enabled=x.is_cuda and torch.is_autocast_enabled("cuda")):
+        with float32_on_cpu(x.device):
             if not x.is_cuda:
                 x = x.to(torch.promote_types(x.dtype, torch.float32))
             position = torch.arange(x.shape[1], device=x.device)

@@ -1,8 +1,8 @@
-"""GAP's decoder Θ: with which probability θ(m | h) head h generates modifier m, from sparse counts.
+"""GAP's decoder Θ: the probability θ(m | h) that head h generates modifier m, from sparse counts.
 
-A full matrix of 50,000 × 50,000 words would take 20 GB; only pairs that were counted are stored, sorted, and found by
-bisection. Their counts are smoothed towards the modifier's share of all arcs (a Dirichlet prior of weight κ), which
-keeps log θ finite and, unlike the same small number for every pair, does not reward heads that are rare.
+A full matrix of 50,000 × 50,000 words would take 20 GB. So only pairs that were counted are stored, sorted, and found
+by bisection. Counts are smoothed towards the modifier's share of all arcs (a Dirichlet prior of weight κ). This keeps
+log θ finite and, unlike adding the same small number to every pair, does not favour rare heads.
 """
 
 import torch
@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from parsers.networks.device import Processes
 
 MAX_CELLS = 2**22  # pairs that are kept, those with the largest counts: 64 MiB
-PENDING = 2**20  # pairs that wait to be added up
+PENDING = 2**20  # pairs that are collected before they are added up
 
 
 class Counts:
     """The buffer B: sums of expectations for pairs (h, m), on the CPU. Exact, unless there are too many pairs: then
-    those with the smallest sums are dropped, which are mostly of arcs that hardly ever are in a tree."""
+    those with the smallest sums are dropped, mostly arcs that are hardly ever in a tree."""
 
     def __init__(self, num_modifiers: int, max_cells: int = MAX_CELLS):
         self.num_modifiers, self.max_cells = num_modifiers, max_cells
@@ -35,7 +35,7 @@ class Counts:
             self.merge()
 
     def merge(self) -> None:
-        """Adds up what waits."""
+        """Adds up the pairs collected so far."""
         keys, sums = (torch.cat(parts) for parts in zip((self.keys, self.sums), *self._pending, strict=True))
         self._pending, self._num_pending = [], 0
         self.keys, place = keys.unique(return_inverse=True)
@@ -45,7 +45,7 @@ class Counts:
             self.keys, self.sums = self.keys[kept], self.sums[kept]
 
     def sum_over(self, group: Processes) -> None:
-        """Adds the sums of all processes. Each of them writes its pairs into a part of one long vector."""
+        """Adds up the sums of all processes: each writes its pairs into its own part of one long vector."""
         self.merge()
         if group.world == 1:
             return
@@ -63,7 +63,7 @@ class Counts:
 class Theta(nn.Module):
     """θ(m | h) = (B[h, m] + κ p(m)) / (B[h] + κ), where p(m) = (B[·, m] + 1) / (B + number of modifiers).
 
-    Σ_m θ(m | h) = 1 for every h. A head without counts generates as heads do on average.
+    Σ_m θ(m | h) = 1 for every h. For a head without counts, θ(m | h) = p(m).
     """
 
     resizable = ("keys", "counts")
@@ -77,7 +77,7 @@ class Theta(nn.Module):
         self.register_buffer("prior", torch.full((num_modifiers,), 1 / num_modifiers, dtype=torch.float64))  # p(m)
 
     def renew(self, buffer: Counts) -> None:
-        """Θ in closed form: the best one for these counts and the prior."""
+        """Θ in closed form: the optimum for these counts and the prior."""
         h, m = buffer.keys // self.num_modifiers, buffer.keys % self.num_modifiers
         by_head, by_modifier = torch.zeros(self.num_heads).double(), torch.zeros(self.num_modifiers).double()
         by_head.index_add_(0, h, buffer.sums)
@@ -88,7 +88,7 @@ class Theta(nn.Module):
         self.prior.copy_((by_modifier + 1) / (by_modifier.sum() + self.num_modifiers))
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors) -> None:
-        """torch looks at shapes alone, and here the file decides about them."""
+        """Checks keys and counts, too: torch compares shapes only, and theirs are taken from the file."""
         keys, counts = state_dict[f"{prefix}keys"], state_dict[f"{prefix}counts"]
         if keys.dim() != 1 or keys.shape != counts.shape or keys.dtype != torch.int64:
             errors.append("keys and counts do not belong together")

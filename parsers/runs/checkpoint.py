@@ -1,14 +1,13 @@
 """Checkpoints of a training.
 
 A checkpoint is two files: tensors (safetensors) and, written after them, JSON with everything else and the checksums of
-both. It counts only if the checksums are right. The last two are kept, so that there is always a whole one.
+both. It is valid only if the checksums are right. The last two are kept, so that there is always a valid one.
 """
 
 import contextlib
 import hashlib
 import json
 from pathlib import Path
-from typing import BinaryIO
 
 from torch import Tensor
 
@@ -26,7 +25,7 @@ class Checkpoints:
         self.directory = directory
 
     def numbers(self) -> list[int]:
-        """Of all that are there, whole or not, the last one first."""
+        """Of all checkpoints, valid or not, the last one first."""
         names = (path.stem.removeprefix("checkpoint-") for path in self.directory.glob("checkpoint-*.json"))
         return sorted((int(name) for name in names if name.isascii() and name.isdigit()), reverse=True)
 
@@ -40,13 +39,13 @@ class Checkpoints:
         self.tidy()
 
     def tidy(self) -> None:
-        """Removes older checkpoints, and what a process left that was killed while it wrote or tidied up."""
+        """Removes older checkpoints, and what is left of a process that was killed while it wrote or tidied up."""
         kept = {
             f"checkpoint-{number}{suffix}" for number in self.numbers()[:KEPT] for suffix in (".json", ".safetensors")
         }
         for path in [*self.directory.glob("checkpoint-*"), *self.directory.glob(f".*{UNFINISHED}")]:
             if path.name not in kept:
-                with contextlib.suppress(OSError):  # it is in nobody's way
+                with contextlib.suppress(OSError):  # it does no harm
                     path.unlink()
 
     def state(self, number: int) -> dict:
@@ -60,7 +59,7 @@ class Checkpoints:
         try:
             check_regular(tensors, machine_memory() // 4)
             with open(tensors, "rb") as file:
-                found = _checksum_file(file)
+                found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise DataError(str(tensors), None, f"can't be read: {why(error)}") from None
         if sums.get("tensors") != found:
@@ -73,10 +72,3 @@ class Checkpoints:
 
 def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _checksum_file(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(2**20):
-        digest.update(block)
-    return digest.hexdigest()

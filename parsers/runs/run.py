@@ -1,7 +1,7 @@
 """A run directory: config.json, vocab.json, metrics.jsonl, model.safetensors, curves.png and checkpoints.
 
-It appears whole, with its configuration and vocabulary. What is read from it is checked before it is used: it may come
-from somebody else.
+It appears at once, complete with configuration and vocabulary. What is read from it is checked before it is used: it
+may come from an untrusted source.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from parsers import load_parser
-from parsers.data.corpus import Sources
+from parsers.data.sources import Sources
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
 from parsers.io.errors import DataError, UserError, why
@@ -29,11 +29,11 @@ from parsers.runs.tensors import load_module, module_shapes, pack, read_tensors
 from parsers.system import Parser
 
 FORMAT = 1
-HASHED = 2**26  # files up to this size are compared by checksum, larger ones by size alone
+HASHED = 2**26  # bytes; larger files are compared by size only, others by checksum, too
 
 
 class Run:
-    """A run directory that exists."""
+    """An existing run directory."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -43,7 +43,7 @@ class Run:
     def create(
         cls, path: str, options: Namespace, sources: Sources, vocab: Vocabulary, vectors: Vectors | None
     ) -> "Run":
-        """Makes the directory under another name first, so that it is never seen half-made."""
+        """Makes the directory under a temporary name and renames it, so that it is never seen incomplete."""
         target = Path(path).absolute()
         if target.exists():
             raise UserError(f"{path} exists already: continue it with --resume {path}, or choose another --output")
@@ -95,18 +95,13 @@ class Run:
             raise DataError(str(path), None, f"`format` is not {FORMAT}: made by another version?")
         options = options_from(config.get("options"), str(path))
         sources = config.get("sources")
-        fields = Sources.__dataclass_fields__.keys()
-        if (
-            not isinstance(sources, dict)
-            or sources.keys() != fields
-            or not all(value is None or _is_name(value) for value in sources.values())
-            or sources["name"] is None
-        ):
+        valid = isinstance(sources, dict) and sources.keys() == Sources.__dataclass_fields__.keys()
+        if not valid or sources["name"] is None or not all(v is None or _can_be_shown(v) for v in sources.values()):
             raise DataError(str(path), None, "`sources` is not as train.py writes it")
         return options, Sources(**sources)
 
     def check_files(self, sources: Sources) -> None:
-        """The data must be what they were when the run began, or it could not go on as if nothing had happened."""
+        """The data must not have changed since the run began: it would end differently."""
         saved = read_json(self.directory / "config.json").get("files")
         for file in sources.files():
             if not isinstance(saved, dict) or saved.get(file) != fingerprint(file):
@@ -142,7 +137,7 @@ class Run:
         write(self.directory / "model.safetensors", pack(tensors))
 
     def load_model(self, options: Namespace, device: torch.device) -> tuple[Parser, Vocabulary, Vectors | None]:
-        """The best model of the run, ready to parse."""
+        """The best model of the run, in evaluation mode."""
         path = self.directory / "model.safetensors"
         if not path.exists():
             raise UserError(f"{self} has no model yet: no epoch has ended")
@@ -157,19 +152,20 @@ class Run:
         return model.to(device).eval(), vocab, vectors
 
     def write_metrics(self, history: list[dict]) -> None:
-        lines = [json.dumps(_finite(record)) + "\n" for record in history]
-        write(self.directory / "metrics.jsonl", "".join(lines).encode())
+        """JSON has neither NaN nor infinity: null replaces them."""
+        finite = ({k: v if abs(v) < math.inf else None for k, v in record.items()} for record in history)
+        write(self.directory / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in finite).encode())
 
 
 def outline(options: Namespace, vocab: Vocabulary, vectors: Vectors | None) -> Parser:
-    """The model without its numbers: it takes no memory, whatever sizes the options have."""
+    """The model on the meta device: it takes no memory, whatever its size."""
     with torch.device("meta"), Unfilled():
         return load_parser(options.model)(options, vocab, vectors)
 
 
 class Unfilled(TorchFunctionMode):
-    """Leaves out torch.nn.init: on tensors without memory it has no effect, but torch would import its compiler for it,
-    which takes two seconds."""
+    """Skips torch.nn.init. On the meta device it has no effect, but torch would import its compiler for it, which takes
+    two seconds."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if getattr(function, "__module__", None) == "torch.nn.init":
@@ -177,20 +173,13 @@ class Unfilled(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def _is_name(value: object) -> bool:
-    """A string that can name a file and be shown."""
+def _can_be_shown(value: object) -> bool:
     return isinstance(value, str) and value.isprintable()
 
 
-def _finite(record: dict) -> dict:
-    """JSON has no NaN and no infinity."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()
-    }
-
-
 def check_model_fits(options: Namespace, vocab: Vocabulary, vectors: Vectors | None) -> None:
-    """A training holds the model, the best one so far, a gradient, two averages of it, and writes all that at once."""
+    """Training holds the model, its best weights so far, a gradient and two averages of it, and a copy of all of them
+    while a checkpoint is written."""
     state = outline(options, vocab, vectors).state_dict()
     size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
     if 8 * size > machine_memory():
@@ -198,7 +187,7 @@ def check_model_fits(options: Namespace, vocab: Vocabulary, vectors: Vectors | N
 
 
 def fingerprint(file: str) -> dict:
-    """What a file is recognised by."""
+    """Size and checksum of a file: it has changed if these have."""
     try:
         size = os.path.getsize(file)
         if not os.path.isfile(file):
@@ -211,7 +200,7 @@ def fingerprint(file: str) -> dict:
 
 
 def free_name(options: Namespace, sources: Sources) -> str:
-    """A directory for a run that was given no name: runs/ntp-en_gum-1, or the next number that is free."""
+    """The default directory of a run: runs/ntp-en_gum-1, or the next free number."""
     number = 1
     while (path := Path("runs", f"{options.model}-{sources.name}-{number}")).exists():
         number += 1

@@ -1,6 +1,5 @@
-"""Models and optimisers as named tensors, in files without pickle; what is read must be as expected."""
+"""Models and optimisers as named tensors, in files without pickle. Names and shapes are checked before reading."""
 
-import copy
 from pathlib import Path
 
 import safetensors
@@ -24,7 +23,7 @@ def module_shapes(module: nn.Module, resizable: tuple[str, ...] = (), prefix: st
 
 
 def read_tensors(path: Path, expected: Shapes) -> dict[str, Tensor]:
-    """The tensors of a file; nothing is allocated before their names and shapes were found as expected."""
+    """The tensors of a file. Nothing is allocated before all names and shapes are found to be as expected."""
     try:
         check_regular(path, machine_memory() // 4)
         with safetensors.safe_open(path, framework="pt") as file:
@@ -42,7 +41,7 @@ def read_tensors(path: Path, expected: Shapes) -> dict[str, Tensor]:
 
 
 def load_module(module: nn.Module, tensors: dict[str, Tensor], resizable: tuple[str, ...] = ()) -> None:
-    """Copies tensors into a module's parameters and buffers; those of ``resizable`` get the shape of the tensor."""
+    """Copies tensors into a module's parameters and buffers. ``resizable`` buffers take the shape of the tensor."""
     for name in resizable:
         owner, _, leaf = name.rpartition(".")
         buffers = module.get_submodule(owner)._buffers
@@ -54,52 +53,48 @@ def load_module(module: nn.Module, tensors: dict[str, Tensor], resizable: tuple[
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict]:
-    """An optimiser's state: tensors under names such as "optimizer.3.exp_avg", and the rest for JSON."""
-    state = optimizer.state_dict()
-    tensors, numbers = {}, {}
-    for index, values in state["state"].items():
-        tensors |= {f"optimizer.{index}.{key}": value for key, value in values.items() if isinstance(value, Tensor)}
-        numbers[str(index)] = {key: None if isinstance(value, Tensor) else value for key, value in values.items()}
-    groups = [{key: value for key, value in group.items() if key != "params"} for group in state["param_groups"]]
-    return tensors, {"state": numbers, "groups": groups}
+    """An optimiser's state: tensors under names such as "optimizer.3.exp_avg"; as JSON, names and settings."""
+    state = optimizer.state_dict()["state"]
+    tensors = {f"optimizer.{i}.{name}": tensor for i, values in state.items() for name, tensor in values.items()}
+    names = {str(i): dict.fromkeys(values) for i, values in state.items()}
+    return tensors, {"state": names, "groups": _settings(optimizer)}
 
 
-def optimizer_shapes(optimizer: torch.optim.Optimizer, packed: dict) -> Shapes:
-    """The tensors of a packed state. A ValueError, KeyError or TypeError unless it is of such an optimiser."""
-    twin = copy.deepcopy(optimizer)  # after a step it has all that belongs to a state
-    for group in twin.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = torch.zeros_like(parameter)
-    twin.step()
-    fresh, rest = pack_optimizer(twin)
-    for group, saved in zip(rest["groups"], packed["groups"], strict=True):
-        kinds, found = ({key: _kind(value) for key, value in values.items()} for values in (group, saved))
+def optimizer_shapes(optimizer: torch.optim.Optimizer, packed: dict, names: tuple[str, ...]) -> Shapes:
+    """The tensors of a packed state: ``names`` for each parameter that has one.
+
+    A ValueError, KeyError or TypeError if the state is not of such an optimiser.
+    """
+    for settings, saved in zip(_settings(optimizer), packed["groups"], strict=True):
+        kinds, found = ({key: _kind(value) for key, value in values.items()} for values in (settings, saved))
         if kinds != found:
             raise ValueError("the settings are of another optimiser")
-    shapes = {}
-    for index, saved in packed["state"].items():
-        values = rest["state"][index]
-        if {key: _kind(value) for key, value in values.items()} != {key: _kind(value) for key, value in saved.items()}:
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    by_index = {str(i): parameter for i, parameter in enumerate(parameters)}
+    shapes: Shapes = {}
+    for i, saved in packed["state"].items():
+        if saved != dict.fromkeys(names):
             raise ValueError("the state is of another optimiser")
-        names = [f"optimizer.{index}.{key}" for key, value in values.items() if value is None]
-        shapes |= {name: list(fresh[name].shape) for name in names}
+        shape = list(by_index[i].shape)
+        shapes |= {f"optimizer.{i}.{name}": [] if name == "step" else shape for name in names}
     return shapes
 
 
-def _kind(value: object) -> object:
-    """The type of a number; of a list or tuple of them, all types."""
-    return [type(item) for item in value] if isinstance(value, list | tuple) else type(value)
-
-
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], packed: dict) -> None:
-    """``packed`` was found right by ``optimizer_shapes``."""
+    """``packed`` has passed ``optimizer_shapes``."""
     state = optimizer.state_dict()
     for group, saved in zip(state["param_groups"], packed["groups"], strict=True):
         group |= {key: tuple(value) if isinstance(value, list) else value for key, value in saved.items()}
     state["state"] = {
-        int(index): {
-            key: tensors[f"optimizer.{index}.{key}"] if value is None else value for key, value in values.items()
-        }
-        for index, values in packed["state"].items()
+        int(i): {name: tensors[f"optimizer.{i}.{name}"] for name in names} for i, names in packed["state"].items()
     }
     optimizer.load_state_dict(state)
+
+
+def _settings(optimizer: torch.optim.Optimizer) -> list[dict]:
+    return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+def _kind(value: object) -> object:
+    """The type of a setting; of a list or tuple, the types of its items."""
+    return [type(item) for item in value] if isinstance(value, list | tuple) else type(value)

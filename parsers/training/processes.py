@@ -1,8 +1,8 @@
 """Several processes that share each batch: `torchrun --nproc-per-node 2 train.py …` (gloo on CPUs, NCCL on GPUs).
 
-Each process takes every world-th sentence of the same batch, with the same random numbers as if it were alone (see
-noise.py). A loss is divided by the words of the whole batch, so gradients are added up, not averaged, and the result
-is that of one process, up to rounding. Only process 0 writes.
+Each process takes every world-th sentence of the same batch, with the random numbers that these sentences have in a
+single process (data/noise.py). Losses are divided by the words of the whole batch, so gradients are summed, not
+averaged, and the result is that of a single process, up to rounding. Only process 0 writes.
 """
 
 import os
@@ -16,7 +16,7 @@ from parsers.networks.device import choose_device
 
 
 class Group:
-    """The processes of a run; a single one without torchrun. Use as a context manager."""
+    """The processes of a run; one without torchrun. Use as a context manager."""
 
     def __init__(self, device: str | None = None):
         self.rank = int(os.environ.get("RANK", 0))
@@ -25,8 +25,8 @@ class Group:
 
     def __enter__(self) -> "Group":
         if self.world > 1:
-            # Its functions have the group of the moment they are imported as default. Torch imports it at some time:
-            # after this, the group would outlive __exit__, and its threads abort the process when Python ends.
+            # This module binds the current process group as default argument when it is imported, which torch does at
+            # some time. If that were later, the group would outlive __exit__, and its threads abort Python at exit.
             import torch.distributed.nn  # noqa: F401
 
             backend = "nccl" if self.device.type == "cuda" else "gloo"
@@ -42,7 +42,7 @@ class Group:
         return self.rank == 0
 
     def sum_(self, tensor: Tensor) -> Tensor:
-        """Adds up a tensor over the processes, in place. It may be on any device."""
+        """Sums a tensor over the processes, in place. It may be on any device."""
         if self.world > 1:
             shared = tensor.to(self.device) if tensor.device.type != self.device.type else tensor
             dist.all_reduce(shared)
@@ -54,7 +54,7 @@ class Group:
         return self.sum_(torch.tensor(numbers, dtype=torch.float64)).tolist() if self.world > 1 else numbers
 
     def add_up(self, figures: dict[str, float]) -> dict[str, float]:
-        """Adds up figures by name. A process that had no sentences may lack some."""
+        """Sums figures by name. A process without sentences may lack some."""
         if self.world == 1:
             return figures
         parts: list = [None] * self.world
@@ -62,26 +62,26 @@ class Group:
         names = sorted(set().union(*parts))
         return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
 
-    def sum_gradients(self, module: nn.Module, wishes: list[bool]) -> list[bool]:
-        """Adds up the gradients. A parameter that no process has a gradient for keeps none.
+    def sum_gradients(self, module: nn.Module, flags: tuple[bool, ...]) -> tuple[bool, ...]:
+        """Sums the gradients. A parameter without a gradient on any process keeps none.
 
-        Wishes travel along: returns which of them any process has.
+        Flags are all-reduced with them: returns which flags are set on any process.
         """
         if self.world == 1:
-            return wishes
+            return flags
         parameters = [p for p in module.parameters() if p.requires_grad]
-        flags = torch.tensor([float(f) for f in (*wishes, *(p.grad is not None for p in parameters))]).to(self.device)
+        bits = torch.tensor([float(b) for b in (*flags, *(p.grad is not None for p in parameters))]).to(self.device)
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        flat = torch.cat([flags, *(grad.reshape(-1) for grad in grads)])
+        flat = torch.cat([bits, *(grad.reshape(-1) for grad in grads)])
         dist.all_reduce(flat)
-        flags, *grads = flat.split([len(flags), *(p.numel() for p in parameters)])
-        flags = [flag > 0 for flag in flags.tolist()]
-        for parameter, grad, present in zip(parameters, grads, flags[len(wishes) :], strict=True):
+        bits, *grads = flat.split([len(bits), *(p.numel() for p in parameters)])
+        is_set = [bit > 0 for bit in bits.tolist()]
+        for parameter, grad, present in zip(parameters, grads, is_set[len(flags) :], strict=True):
             parameter.grad = grad.view_as(parameter) if present else None
-        return flags[: len(wishes)]
+        return tuple(is_set[: len(flags)])
 
     def share(self, value: str = "") -> str:
-        """The string that process 0 has, on all processes; they wait for it."""
+        """Broadcasts the string of process 0."""
         if self.world > 1:
             values = [value]
             dist.broadcast_object_list(values, device=self.device)

@@ -1,4 +1,4 @@
-"""What a person sees of a training: a live line with rich on a terminal, plain lines elsewhere."""
+"""The progress of a training: a live line with rich on a terminal, plain lines elsewhere."""
 
 import contextlib
 import sys
@@ -12,12 +12,12 @@ from parsers.io.files import writing
 
 class Screen(Console):
     def on_broken_pipe(self) -> None:
-        """Rich would end the program without a word."""
+        """Rich would exit silently."""
         raise BrokenPipeError
 
 
 class Display:
-    """Progress of a run. Nothing is shown if ``quiet``, as on all processes but the first."""
+    """Shows the progress of a run; nothing if ``quiet``, as on all processes but the first."""
 
     def __init__(self, quiet: bool = False):
         self.console = Screen(quiet=quiet, highlight=False, soft_wrap=True)
@@ -30,12 +30,12 @@ class Display:
             self.console.print(text, markup=False)
 
     def warn(self, text: str) -> None:
-        """Something the user should know; also where output goes into a file."""
+        """Goes to stderr, so that it is seen even if the output is redirected."""
         if not self.console.quiet:
             print(text, file=sys.stderr)
 
     def status(self, text: str) -> contextlib.AbstractContextManager:
-        """Shown while the block runs, on a terminal."""
+        """On a terminal, shows a text while the block runs."""
         return self.console.status(text) if self.live else contextlib.nullcontext()
 
     def begin_epoch(self, name: str, steps: int, done: int) -> None:
@@ -46,7 +46,7 @@ class Display:
             self.progress.start()
 
     def due(self) -> bool:
-        """Whether it is time to show new figures: a few times a second at most."""
+        """Whether it is time to update the live line: at most four times a second."""
         return self.progress is not None and time.monotonic() - self.shown > 0.25
 
     def step(self, done: int, text: str) -> None:
@@ -57,6 +57,19 @@ class Display:
         if self.progress is not None:
             self.progress.stop()
             self.progress = None
+
+
+def epoch_line(record: dict, stages: int, better: bool, seconds_left: float) -> str:
+    """The figures of an epoch for people; a star marks the best dev UAS so far."""
+    text = f"stage {record['stage']}  " if stages > 1 else ""
+    text += f"epoch {record['epoch']:>3}"
+    for name in ("loss", "unlabeled_loss"):
+        if name in record:
+            text += f"  {name.replace('_', ' ')} {record[name]:.4f}"
+    if "dev_uas" in record:
+        text += f"  dev UAS {record['dev_uas']:.2f}{' *' if better else '  '}"
+    text += f"  {record['sentences_per_second']:.0f} sentences/s  {record['epoch_seconds']:.1f} s"
+    return f"{text}  at most {duration(seconds_left)} left"
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Where a training is."""
+"""How far a training has come."""
 
 from dataclasses import dataclass, field
 
@@ -16,24 +16,24 @@ class State:
     history: list[dict] = field(default_factory=list)  # figures of the epochs before
     best_uas: float = -1.0
     best_epoch: int = 0  # counted over all stages; 0: none yet
-    goal: float = -1.0  # the dev UAS that is to be beaten: the best one since a parser was started anew
-    waiting: int = 0  # epochs since it was
+    goal: float = -1.0  # the dev UAS to beat: the best one since training started from new weights
+    waiting: int = 0  # epochs since then without a better one
     seconds: float = 0.0
     finished: bool = False
 
     def check(self, stages: int, epochs: int) -> None:
-        """A ValueError unless a training of so many stages and epochs can be here: it may be anybody's file."""
+        """A ValueError unless a training of so many stages and epochs can be in this state: the file is not trusted."""
         for name, usual in vars(State()).items():
             kinds = (int, float) if isinstance(usual, float) else (type(usual),)
             if type(getattr(self, name)) not in kinds:
-                raise ValueError(name)
+                raise ValueError(f"wrong type of {name}")
         records = [self.totals, self.record, *self.history]
         if not all(type(value) in (int, float, bool) for record in records for value in record.values()):
-            raise ValueError("figures that are no numbers")
+            raise ValueError("figures that are not numbers")
         if not (1 <= self.stage <= stages and 1 <= self.epoch <= epochs + 1 and self.step >= 0 and self.waiting >= 0):
-            raise ValueError("a place that there is not")
+            raise ValueError("stage, epoch or step out of range")
         if self.phase == "dev" and not {"stage", "epoch", "sentences_per_second"} <= self.record.keys():
             raise ValueError("an epoch without figures")
         for kind in ("", "unlabeled_"):
             if f"{kind}loss" in self.totals and f"{kind}words" not in self.totals:
-                raise ValueError("sums without words")
+                raise ValueError("sums without the number of words")

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import torch
 
-from parsers import load_parser
+from parsers import MODELS, load_parser
 from parsers.data import synthetic
 from parsers.data.batches import Batch
-from parsers.data.corpus import Data, Sources, encode
+from parsers.data.dataset import Data
 from parsers.data.examples import Indexer
+from parsers.data.sources import Sources
 from parsers.data.vocabulary import Vocabulary
 from parsers.options import parse
 from parsers.runs.run import Run
@@ -27,22 +28,19 @@ def tiny_options(model: str, *arguments: str) -> Namespace:
 
 
 class SmallCorpus:
-    """Some sentences of the synthetic treebank, the trees also as dev set."""
+    """Some sentences of the synthetic treebank; the dev set is the training trees."""
 
     def __init__(self, count: int = 20, unlabeled: int = 0):
         self.labeled = synthetic.sentences("train", count=count)
         self.dev, self.test = self.labeled, []
-        self.unlabeled = SmallUnlabeled(synthetic.sentences("unlabeled", count=unlabeled)) if unlabeled else ()
-
-
-class SmallUnlabeled(list):
-    in_memory = True
+        self.unlabeled = synthetic.sentences("unlabeled", count=unlabeled) if unlabeled else []
 
 
 def small_data(options: Namespace, count: int = 20, unlabeled: int = 0) -> tuple[Data, Vocabulary]:
-    corpus = SmallCorpus(count, unlabeled)
+    """With unlabelled sentences only if the system uses them, as in train.py."""
+    corpus = SmallCorpus(count, unlabeled if MODELS[options.model].uses_unlabeled else 0)
     vocab = Vocabulary.build(corpus.labeled, corpus.unlabeled)
-    return encode(options, corpus, vocab), vocab
+    return Data.of(options, corpus, vocab), vocab
 
 
 def build(options: Namespace, vocab: Vocabulary) -> Parser:
@@ -55,12 +53,12 @@ def one_batch(data: Data, size: int = 4) -> Batch:
 
 
 def examples_of(sentences, vocab):
-    encoding = Indexer(vocab)
-    return [encoding(sentence, sentence.heads) for sentence in sentences]
+    index = Indexer(vocab)
+    return [index(sentence, sentence.heads) for sentence in sentences]
 
 
 def small_trainer(options: Namespace, directory: Path, group: Group | None = None, **sizes: int) -> Trainer:
-    """In a new run directory, or in one that is there already."""
+    """In a new run directory, or in an existing one."""
     data, vocab = small_data(options, **sizes)
     if directory.exists():
         run = Run.open(str(directory))

@@ -20,7 +20,9 @@ import torch
 import train
 from parsers import load_parser
 from parsers.data import synthetic
-from parsers.data.corpus import Corpus, Sources, encode
+from parsers.data.corpus import Corpus
+from parsers.data.dataset import Data
+from parsers.data.sources import Sources
 from parsers.data.vocabulary import Vocabulary
 from parsers.options import parse
 from parsers.system import Context
@@ -72,7 +74,7 @@ def stream(sentences: int, directory: Path) -> int:
     vocab: Vocabulary = corpus.vocabulary(options)
     seconds = time.monotonic() - began
     print(f"vocabulary: {sentences / seconds:.0f} sentences/s, {len(vocab.words):,} words, {resident():.0f} MiB")
-    data = encode(options, corpus, vocab)
+    data = Data.of(options, corpus, vocab)
     model = load_parser("gap")(options, vocab)
     context = Context(data, Group("cpu"), options, stage=1, epoch=2, epochs=2)  # σ < 1: all arcs count
     seen, early, original = 0, 0.0, data.unlabeled_batches

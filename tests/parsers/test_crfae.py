@@ -45,7 +45,7 @@ def test_features_are_those_of_the_description():
         batch = next(data.batches([example], 1))
         n, tags = len(example), example.pos.tolist()
         i, j = torch.triu_indices(n + 1, n + 1, 1)
-        rows = model.features.rows(batch.pos, batch.lengths, i, j)[0].tolist()
+        rows = model.features.rows(batch.pos, batch.is_token, i, j)[0].tolist()
         for a, b, found in zip(i.tolist(), j.tolist(), rows, strict=True):
             for h, m, column in ((a, b, 0), (b, a, 1)):
                 for name, row in zip(features_by_hand(tags, h, m), found, strict=True):
@@ -74,7 +74,8 @@ def test_the_table_is_bounded():
     features = Features(300)
     assert len(features.weight) == MAX_ROWS
     pos = torch.randint(300, (3, 20))
-    assert features(pos, torch.tensor([19, 7, 0])).shape == (3, 20, 20)
+    is_token = torch.arange(20) <= torch.tensor([[19], [7], [0]])
+    assert features(pos, is_token).shape == (3, 20, 20)
     with torch.device("meta"):
         assert len(Features(20).weight) == (21 + 21**2 + 21**3) * 7
 
@@ -116,7 +117,7 @@ def test_gradients_are_differences_of_features(kind):
     expected = torch.zeros_like(model.features.weight)
     for k, n in enumerate(batch.lengths.tolist()):
         i, j = torch.triu_indices(n + 1, n + 1, 1)
-        rows = model.features.rows(batch.pos[k : k + 1, : n + 1], batch.lengths[k : k + 1], i, j)[0]
+        rows = model.features.rows(batch.pos[k : k + 1, : n + 1], batch.is_token[k : k + 1, : n + 1], i, j)[0]
         for a, b, features in zip(i.tolist(), j.tolist(), rows, strict=True):
             for h, m, column in ((a, b, 0), (b, a, 1)):
                 if m:

@@ -3,19 +3,14 @@
 import pytest
 import torch
 
-from parsers import MODELS, load_parser
+from parsers import MODELS
 from parsers.system import Context
 from parsers.training.processes import Group
 from tests.oracle import projective_trees
 from tests.parsers.helpers import SMALL, build, one_batch, small_data, small_trainer, tiny_options
 
-SYSTEMS = ["lap", "gap", "ntp", "nmp", "crfae", "dppp", "st"]
-LOSSES = [(system, "labeled") for system in SYSTEMS]
-LOSSES += [(system, "unlabeled") for system in SYSTEMS if load_parser(system).uses_unlabeled]
-
-
-def test_all_systems_are_here():
-    assert list(MODELS) == SYSTEMS
+LOSSES = [(system, "labeled") for system in MODELS]
+LOSSES += [(system, "unlabeled") for system, model in MODELS.items() if model.uses_unlabeled]
 
 
 def context(options, data):
@@ -56,7 +51,7 @@ def test_gradients(system, kind):
         )
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", MODELS)
 def test_losses_are_sums_over_sentences(system):
     options = tiny_options(system)
     data, vocab = small_data(options, 4)
@@ -65,7 +60,7 @@ def test_losses_are_sums_over_sentences(system):
     torch.testing.assert_close(model.labeled_loss(one_batch(data))[0], parts)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", MODELS)
 def test_it_learns_by_heart(system, tmp_path):
     options = tiny_options(system, *SMALL, "--epochs=40", "--dropout=0", "--word-dropout=0", "--patience=40")
     state = small_trainer(options, tmp_path / "run").train()

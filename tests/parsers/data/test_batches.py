@@ -1,14 +1,14 @@
 """Batches have all sentences, each once, in the right order and on the right process."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from parsers.data import synthetic
 from parsers.data.batches import WINDOW, bucketed, collate
-from parsers.data.corpus import split_labeled
-from parsers.data.noise import Noise, dropout
-from parsers.data.vocabulary import ROOT, Vocabulary
-from tests.parsers.helpers import examples_of, small_data, tiny_options
+from parsers.data.vocabulary import ROOT, UNKNOWN, Vocabulary
+from tests.parsers.helpers import examples_of
 
 
 @pytest.fixture(scope="module")
@@ -71,35 +71,30 @@ def test_processes_share_a_batch(examples):
     assert collate(examples[:1], 1, 2).words.shape == (0, len(examples[0]) + 1)
 
 
-def test_noise():
-    noise = [Noise(("a", key), 1000, slice(None), torch.device("cpu")) for key in (1, 1, 2)]
-    drawn = [n.uniform(50) for n in noise]
-    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
-    x = torch.ones(1000, 50)
-    dropped = dropout(x, 0.25, noise[0])
-    assert dropped.unique().tolist() == [0, pytest.approx(4 / 3)] and dropped.mean() == pytest.approx(1, abs=0.02)
-    assert dropout(x, 0.25, None) is x and dropout(x, 0.0, noise[0]) is x
-    assert noise[0].gumbel(50).mean() == pytest.approx(0.5772, abs=0.02)
+def test_masks(examples):
+    batch = collate(examples[:3])
+    for row, n in enumerate(batch.lengths.tolist()):
+        padding = batch.N - n - 1
+        assert batch.is_token[row].tolist() == [True] * (n + 1) + [False] * padding
+        assert batch.is_word[row].tolist() == [False] + [True] * n + [False] * padding
 
 
-def test_the_labelled_part_is_seeded():
-    trees = synthetic.sentences("train", count=50)
-    chosen, others = split_labeled(trees, 0.1, seed=1)
-    assert len(chosen) == 5 and len(others) == 45
-    assert {id(s) for s in chosen + others} == set(map(id, trees))
-    again, other_seed = (split_labeled(trees, 0.1, seed)[0] for seed in (1, 2))
-    assert list(map(id, again)) == list(map(id, chosen)) != list(map(id, other_seed))
-    assert len(split_labeled(trees, 1e-9, 1)[0]) == 1 and split_labeled(trees, 1.0, 1)[1] == []
+def test_hidden_words_and_tags(examples):
+    batch = collate(examples[:3])
+    batch.feats, batch.vectors = torch.ones(3, batch.N, 2).long(), torch.ones_like(batch.words)
+    words, tags = torch.zeros(2, 3, batch.N, dtype=torch.bool)
+    words[0, 1] = tags[1, 2] = True
+    hidden = batch.hide(words, tags)
+    for name, mask in (("words", words), ("vectors", words), ("pos", tags), ("xpos", tags), ("feats", tags)):
+        before, after = getattr(batch, name), getattr(hidden, name)
+        assert (after[mask] == UNKNOWN).all() and torch.equal(after[~mask], before[~mask]), name
+    assert hidden.heads is batch.heads and hidden.lengths is batch.lengths
 
 
-def test_unlabelled_batches_go_on_where_they_were():
-    data, _ = small_data(tiny_options("ntp", "--unlabeled-batch-size=7"), count=5, unlabeled=30)
-    stream = data.unlabeled_forever()
-    first = [next(stream).words for _ in range(12)]  # more than two passes of five batches
-    assert sum(map(len, first[:5])) == 30
-    follow, jump = data.unlabeled_forever(start=12), None
-    expected = [next(follow).words for _ in range(3)]
-    jump = data.unlabeled_forever(start=12)  # not where the stream is now: it is started again
-    assert all(torch.equal(a, next(jump).words) for a in expected)
-    assert sum(len(batch.examples) for batch in data.unlabeled_batches()) == 30
-    assert all(batch.heads is None for batch in data.unlabeled_batches())
+def test_correct_heads_are_counted(examples):
+    """Compared with the heads in the file; words without one do not count."""
+    batch = collate([replace(examples[0], gold=[-1, *examples[0].gold[1:]]), *examples[1:3]])
+    words, heads = int(batch.lengths.sum()), batch.heads.clone()
+    assert batch.count_correct(heads) == words - 1
+    heads[1, 1] += 1
+    assert batch.count_correct(heads) == words - 2

@@ -99,7 +99,7 @@ def test_unknown_words_are_told_apart_by_their_vectors(file):
     assert 0.5 < share < 1
 
 
-@pytest.mark.parametrize("model", [model for model in MODELS if load_parser(model).uses_words])
+@pytest.mark.parametrize("model", [name for name, model in MODELS.items() if model.uses_words])
 def test_a_run_keeps_them(model, file, tmp_path, capfd):
     bank, run = tmp_path / "bank", tmp_path / "run"
     write_treebank(bank, 40)

@@ -1,5 +1,6 @@
 """Files are written whole or stay as they were, and what can't be read is a DataError."""
 
+import errno
 import gzip
 import os
 import threading
@@ -7,7 +8,7 @@ import threading
 import pytest
 
 from parsers.io.errors import DataError, UserError
-from parsers.io.files import output, unzipped, write
+from parsers.io.files import output, read_json, unzipped, write
 
 
 @pytest.fixture
@@ -84,3 +85,31 @@ def test_damaged_gzip_files(tmp_path, change):
     path.write_bytes(change(gzip.compress(b"some text")))
     with pytest.raises(DataError, match="this gzip file is damaged or cut off"), unzipped(str(path)) as file:
         file.read()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", pytest.param(b"[" * 100_000, id="deep"), b"\xff", b"3"])
+def test_json_that_is_none(tmp_path, content):
+    path = tmp_path / "f.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"f\.json"):
+        read_json(path)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    write(tmp_path / "f", b"old")
+    monkeypatch.setattr("os.fsync", lambda handle: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write(tmp_path / "f", b"new")
+    assert (tmp_path / "f").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UserError, match="f can't be written: No space left on device"):
+        write(tmp_path / "f", b"new")
+    with pytest.raises(UserError, match="No such file or directory"):
+        write(tmp_path / "nowhere" / "f", b"new")
+    assert not list(tmp_path.iterdir())

@@ -72,7 +72,7 @@ def test_padding_and_neighbours_do_not_matter(extra):
 
 
 def test_words_of_unlabelled_text_are_unknown_to_an_encoder_of_trees():
-    options = tiny_options("ntp")
+    options = tiny_options("gap")
     data, vocab = small_data(options, 5, unlabeled=50)
     model = build(options, vocab)
     batch = one_batch(data)

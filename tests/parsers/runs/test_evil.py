@@ -207,7 +207,8 @@ def states():
     yield "settings of another optimiser", lambda state: state["optimizer"]["groups"][0].update(lr="fast")
     yield "parameters by number", lambda state: state["optimizer"]["groups"][0].update(params=[0])
     yield "half a state", lambda state: state["optimizer"]["state"]["0"].pop("exp_avg")
-    yield "a parameter that there is not", lambda state: state["optimizer"]["state"].update({"99": {}})
+    yield "a state without a parameter", lambda state: state["optimizer"]["state"].update({"99": {}})
+    yield "a loss scaler", lambda state: state.update(scaler={"scale": "x"})
 
 
 @pytest.mark.parametrize("case", dict(states()))

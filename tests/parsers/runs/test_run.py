@@ -1,16 +1,14 @@
 """Run directories: whole or not there, and safe to open whoever made them."""
 
-import errno
 import json
 
 import pytest
 import torch
 
 from parsers import MODELS
-from parsers.data.corpus import Sources
+from parsers.data.sources import Sources
 from parsers.io.errors import DataError, UserError
-from parsers.io.files import read_json, write
-from parsers.options import options_from, options_to_json, parse
+from parsers.io.files import write
 from parsers.runs.run import Run, fingerprint
 from parsers.runs.tensors import pack, read_tensors
 from tests.parsers import processes
@@ -87,14 +85,6 @@ def test_huge_sizes_cost_no_memory(run):
         run.load_model(run.config()[0], torch.device("cpu"))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", pytest.param(b"[" * 100_000, id="deep"), b"\xff", b"3"])
-def test_json_that_is_none(tmp_path, content):
-    path = tmp_path / "f.json"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"f\.json"):
-        read_json(path)
-
-
 def test_tensors_are_checked(tmp_path):
     path = tmp_path / "t"
     write(path, pack({"a": torch.zeros(2, 3), "b": torch.ones(4)}))
@@ -106,39 +96,6 @@ def test_tensors_are_checked(tmp_path):
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(DataError, match="damaged"):
         read_tensors(path, {"a": [2, 3], "b": [4]})
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    write(tmp_path / "f", b"old")
-    monkeypatch.setattr("os.fsync", lambda handle: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        write(tmp_path / "f", b"new")
-    assert (tmp_path / "f").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_full_disk_is_told_in_one_line(tmp_path, monkeypatch):
-    def full(handle):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(UserError, match="f can't be written: No space left on device"):
-        write(tmp_path / "f", b"new")
-    with pytest.raises(UserError, match="No such file or directory"):
-        write(tmp_path / "nowhere" / "f", b"new")
-    assert not list(tmp_path.iterdir())
-
-
-def test_links_are_replaced_not_followed(tmp_path):
-    (tmp_path / "secret").write_bytes(b"mine")
-    (tmp_path / "f").symlink_to(tmp_path / "secret")
-    write(tmp_path / "f", b"new")
-    assert (tmp_path / "secret").read_bytes() == b"mine" and (tmp_path / "f").read_bytes() == b"new"
-
-
-def test_options_survive_json():
-    options = parse(["--model=nmp", "--no-unlabeled", "--fp16", "--labeled=0.1", "--train=-x", "--seed=3", "--xpos"])
-    again = options_from(json.loads(json.dumps(options_to_json(options))), "f")
-    assert vars(again) == vars(options)
 
 
 def test_changed_data_are_noticed(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import train
-from parsers.data.corpus import Data
+from parsers.data.dataset import Data
 from parsers.evaluation.plots import read_history
 from parsers.runs.run import Run
 from tests.parsers import kills

@@ -5,6 +5,7 @@ import signal
 import pytest
 import torch
 
+from parsers import MODELS, Model
 from parsers.system import Parser
 from parsers.training import loop
 from parsers.training.loop import Diverged, Interrupted
@@ -136,16 +137,15 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
 
 
 class TwoStages(Parser):
-    """Learns from unlabelled sentences, in two stages, with state of all kinds: what later systems need."""
+    """Learns from unlabelled sentences, in two stages, with a buffer whose size changes."""
 
-    uses_unlabeled = True
     stages = 2
     resizable = ("counts",)
 
     def __init__(self, *args):
         super().__init__(*args)
         self.register_buffer("counts", torch.zeros(0))
-        self.log = []
+        self.begun = []
 
     def labeled_loss(self, batch):
         return self.arc_scores(batch).square().sum(), {"twice": 2.0 * batch.num_words}
@@ -154,7 +154,7 @@ class TwoStages(Parser):
         return (self.arc_scores(batch) * batch.noise.normal(batch.N, batch.N)).sum(), {}
 
     def begin_stage(self, context):
-        self.log.append(f"stage {context.stage}")
+        self.begun.append(context.stage)
         return context.stage == 2
 
     def end_epoch(self, context):
@@ -162,15 +162,9 @@ class TwoStages(Parser):
         sentences = sum(len(batch.examples) for batch in context.data.unlabeled_batches())
         return {"seen": sentences, "progress": context.progress}
 
-    def extra_state(self):
-        return {"log": self.log}
-
-    def load_extra_state(self, state):
-        self.log = list(state["log"])
-
 
 def test_stages_unlabelled_steps_and_state(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("parsers").MODELS, "ntp", f"{__name__}:TwoStages")
+    monkeypatch.setitem(MODELS, "ntp", Model(f"{__name__}:TwoStages", uses_unlabeled=True))
     options = tiny_options("ntp", "--epochs=2", "--patience=9")
     whole = small_trainer(options, tmp_path / "whole", unlabeled=9)
     expected = figures(whole.train().history)
@@ -178,7 +172,7 @@ def test_stages_unlabelled_steps_and_state(tmp_path, monkeypatch):
         (1, 1, 0, 9, 2), (1, 2, 1, 9, 2), (2, 1, 0, 9, 2), (2, 2, 1, 9, 2),
     ]  # fmt: skip
     assert all("unlabeled_loss" in record for record in expected[:-1])
-    assert whole.model.log == ["stage 1", "stage 2"]
+    assert whole.model.begun == [1, 2]
     check_resumed(whole, after=(3, 14, 23, 37), epoch_steps=10, unlabeled=9)
     assert whole.state.best_uas == max(record["dev_uas"] for record in expected)
     loaded, *_ = whole.run.load_model(options, torch.device("cpu"))
