@@ -7,10 +7,11 @@ import argparse
 import os
 import sys
 
+from parsers.data.sources import find_split, find_treebank
 from parsers.io.arguments import Quiet, device_name, help_format, not_empty, number
 from parsers.io.command import run_command
 from parsers.io.errors import UserError
-from parsers.io.files import check_can_be_opened
+from parsers.io.files import check_can_be_opened, check_is_run
 
 USAGE = """evaluate.py RUN FILE.conllu [options]
        evaluate.py RUN --treebank DIR [--split dev] [options]
@@ -120,7 +121,11 @@ def check(options: argparse.Namespace) -> None:
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
-    if not (options.curves or options.treebank):
+    for run in options.curves or options.compare or options.paths[:1]:
+        check_is_run(run)
+    if options.treebank:
+        options.paths.append(find_split(find_treebank(options.treebank), options.split or "test"))
+    if not options.curves:
         check_can_be_opened(options.paths[-1])
     # Imported late, since torch takes seconds: --help and mistakes in the options are answered at once.
     from parsers.evaluation.commands import compare_runs, draw_runs, evaluate_run

@@ -9,6 +9,7 @@ from parsers import MODELS, load_parser
 from parsers.data.sources import find_sources
 from parsers.io.command import run_command
 from parsers.io.errors import UserError
+from parsers.io.files import check_is_run
 from parsers.options import build_parser, parse
 
 
@@ -17,6 +18,8 @@ def main(arguments: list[str]) -> int:
     if options.help:
         build_parser(options.model).print_help()
         return 0
+    if options.resume:
+        check_is_run(options.resume)
     sources = None if options.resume else find_sources(options)
     # Imported here, because torch takes seconds: --help and mistakes in the options are answered without it.
     from parsers.runs.run import Run

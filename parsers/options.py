@@ -4,7 +4,7 @@ import argparse
 from argparse import ArgumentParser, Namespace
 
 from parsers import MODELS, Option
-from parsers.io.arguments import COUNT, SIZE, Quiet, help_format, not_empty, number
+from parsers.io.arguments import COUNT, SIZE, Quiet, device_name, help_format, not_empty, number
 from parsers.io.errors import DataError, UserError
 
 EXAMPLES = """More options, of the network and of each system: %(prog)s --model NAME --help
@@ -56,7 +56,7 @@ COMMON = {
         Option("--seed", number(int, 0, 2**62), 1, "N", "of everything random (1)"),
     ),
     "machine": (
-        Option("--device", not_empty, None, "NAME", "cpu, cuda, cuda:1 (cuda if there is one)"),
+        Option("--device", device_name, None, "NAME", "cpu, cuda, cuda:1 (cuda if there is one)"),
         Option("--threads", number(int, 1, 4096), None, "N", "of a process (as torch has it)"),
         Option("--fp16", None, False, None, "half precision where it is safe"),
         Option("--bf16", None, False, None, "the same with bfloat16"),

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from itertools import tee
 
 from parsers.data.conllu import read
-from parsers.data.sources import find_split, find_treebank
 from parsers.evaluation.comparison import HEADER, Comparison
 from parsers.evaluation.inference import RunParser
 from parsers.evaluation.plots import comparison_plot, read_history, summarize
@@ -20,7 +19,7 @@ from parsers.runs.run import Run
 
 
 def evaluate_run(options: Namespace, printer: Printer) -> int:
-    path = find_file(options)
+    path = options.paths[-1]
     evaluation, report = Evaluation(options.kbest), Report(printer, options)
     with ExitStack() as stack:
         # All files are opened first: what can't be written is known before a long file has been parsed.
@@ -41,7 +40,7 @@ def evaluate_run(options: Namespace, printer: Printer) -> int:
 
 
 def compare_runs(options: Namespace, printer: Printer) -> int:
-    path = find_file(options)
+    path = options.paths[-1]
     comparison, shown = Comparison(), []
     with ExitStack() as stack:
         write, write_json = (stack.enter_context(output(file)) for file in (options.output, options.json))
@@ -70,9 +69,3 @@ def draw_runs(options: Namespace, printer: Printer) -> int:
     if path != "-":
         printer.show(f"\nthe curves are in {path}")
     return 0
-
-
-def find_file(options: Namespace) -> str:
-    if options.treebank:
-        return find_split(find_treebank(options.treebank), options.split or "test")
-    return options.paths[-1]

@@ -157,6 +157,14 @@ def check_regular(path: Path, most: int) -> None:
         raise DataError(str(path), None, "this file is too large to be part of a run")
 
 
+def check_is_run(path: str) -> None:
+    """A UserError unless this is a run directory."""
+    if not os.path.isdir(path):
+        raise UserError(f"{path} is not a directory: name a run, a directory that train.py made")
+    if not os.path.isfile(os.path.join(path, "config.json")):
+        raise UserError(f"{path} is not a run: it has no config.json; name a directory that train.py made")
+
+
 def read_whole(path: Path) -> bytes:
     """The content of a regular file of at most MAX_JSON bytes; a DataError if it is something else."""
     with reading(path):

@@ -22,7 +22,7 @@ from parsers.data.sources import Sources
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
 from parsers.io.errors import DataError, UserError, why
-from parsers.io.files import MAX_JSON, machine_memory, read_json, umask, write
+from parsers.io.files import MAX_JSON, check_is_run, machine_memory, read_json, umask, write
 from parsers.options import options_from, options_to_json
 from parsers.runs.checkpoint import Checkpoints
 from parsers.runs.tensors import load_module, module_shapes, pack, read_tensors
@@ -77,12 +77,8 @@ class Run:
 
     @classmethod
     def open(cls, path: str) -> "Run":
-        directory = Path(path).absolute()
-        if not directory.is_dir():
-            raise UserError(f"{path} is not a directory: name a run, a directory that train.py made")
-        if not (directory / "config.json").is_file():
-            raise UserError(f"{path} is not a run: it has no config.json; name a directory that train.py made")
-        return cls(directory)
+        check_is_run(path)
+        return cls(Path(path).absolute())
 
     def __str__(self) -> str:
         return os.path.relpath(self.directory)

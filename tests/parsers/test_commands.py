@@ -140,8 +140,11 @@ def test_mistakes_of_training(bank, tmp_path, capfd):
         (["--model=ntp", "--train", bank / "small-ud-unlabeled.conllu"], ":3: word 1 has no head, but training needs"),
         (["--model=crfae", "--feats"], "--feats would have no effect: crfae sees nothing but tags"),
         (["--model=gap", "--unlabeled=x", "--no-unlabeled"], "--unlabeled and --no-unlabeled: only one of them"),
-        (["--model=ntp", "--device=quantum"], "--device quantum: there is no such kind of device"),
-        (["--model=ntp", "--device=meta"], "--device meta: only cpu and cuda are supported"),
+        (
+            ["--model=ntp", "--device=quantum"],
+            "'quantum' is not a supported device: cpu, cuda or cuda:1",
+        ),
+        (["--model=ntp", "--device=meta"], "'meta' is not a supported device: cpu, cuda or cuda:1"),
         (["--model=ntp", "--device=cuda:99"], "--device cuda:99: torch sees"),
         (["--model=ntp", "--embeddings", broken], f"{broken}:1: "),
         ([], "--model is missing"),

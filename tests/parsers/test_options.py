@@ -53,7 +53,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("arguments", [["wrong value"], ["--bogus"], ["--treebank=nowhere"], ["--dev=x"]], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [["wrong value"], ["--bogus"], ["--treebank=nowhere"], ["--dev=x"], ["--device=quantum"]], ids=str
+)
 def test_mistakes_are_found_without_torch(model, arguments):
     """Which takes seconds to import."""
     if arguments == ["wrong value"]:

@@ -70,6 +70,7 @@ def test_wrong_options_are_answered_without_torch():
         ["RUN"],
         ["RUN", "FILE", "--bogus"],
         ["RUN", "--treebank="],
+        ["RUN", "--treebank=nowhere"],
         ["RUN", "FILE", "--split=other"],
         ["RUN", "--compare", "RUN"],
         ["--curves", "RUN", "--kbest=2"],
