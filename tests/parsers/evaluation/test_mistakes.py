@@ -94,12 +94,12 @@ print({{"torch", "numpy", "rich"}} & sys.modules.keys())
     assert done.stdout == "set()\n" and done.stderr.count("\n") == len(wrong)
 
 
-def test_a_missing_file_is_reported_at_once(tmp_path, capfd, monkeypatch):
+def test_a_missing_file_is_reported_at_once(place, tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "parsers.evaluation.commands", None)  # importing it, and torch with it, fails
-    missing = tmp_path / "missing.conllu.gz"
-    for arguments in (["RUN", missing], ["--compare", "RUN1", "RUN2", missing]):
+    run, missing = place / "first", tmp_path / "missing.conllu.gz"
+    for arguments in ([run, missing], ["--compare", run, run, missing]):
         assert mistake(capfd, *arguments) == f"evaluate.py: {missing}: can't be read: No such file or directory\n"
-    assert f"{tmp_path}: can't be read: Is a directory" in mistake(capfd, "RUN", tmp_path)
+    assert f"{tmp_path}: can't be read: Is a directory" in mistake(capfd, run, tmp_path)
 
 
 def test_a_run_that_is_not_one(place, tmp_path, capfd):
