@@ -1,4 +1,4 @@
-"""What is measured: one table of sizes and operations."""
+"""The sizes and operations that are measured."""
 
 from dataclasses import dataclass
 
@@ -63,7 +63,7 @@ class Size:
         return max(self.lengths) + 1
 
     def batch(self, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-        """Scores [B, N, N] and lengths [B], always the same ones."""
+        """Scores [B, N, N] and lengths [B], the same at every call."""
         generator = torch.Generator().manual_seed(0)
         scores = 2 * torch.randn(len(self.lengths), self.N, self.N, generator=generator)
         return scores.to(device), torch.tensor(self.lengths, device=device)
@@ -84,5 +84,5 @@ SIZES = (
 
 
 def operations(size: Size) -> list[str]:
-    """What is measured at a size: for the k best trees of longer sentences, the peers would take minutes."""
+    """The operations measured at a size. topk is left out for long sentences, where the peers take minutes."""
     return [operation for operation in OPERATIONS if operation != "topk" or size.N <= 21]

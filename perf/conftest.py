@@ -1,4 +1,4 @@
-"""Collects what the benchmarks find and shows it in one table at the end."""
+"""Collects the results of all benchmarks and shows them in one table at the end."""
 
 import warnings
 
@@ -12,7 +12,7 @@ REPORT = pytest.StashKey[Report]()
 
 def pytest_configure(config):
     config.stash[REPORT] = Report()
-    # The peers warn about things of their own, and pytest-benchmark's table gives way to ours.
+    # The peers' warnings are not ours, and our table replaces that of pytest-benchmark.
     config.addinivalue_line("filterwarnings", "ignore")
     config.option.benchmark_quiet = True
 
@@ -24,7 +24,7 @@ def report(request) -> Report:
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """Everyone on one thread, so that ratios compare work and not cores."""
+    """All libraries on one thread, so that ratios compare work and not cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with warnings.catch_warnings():

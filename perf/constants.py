@@ -1,22 +1,22 @@
 """The constants that the paper claims for a training step, beside measured ones.
 
     python -m perf.constants                  about a minute; the table, and JSON in perf-results/
-    python -m perf.constants --seconds 2      calmer figures
+    python -m perf.constants --seconds 2      less noise
 
-What is timed is the tree computation alone: the calls of tritree that a parser makes for a batch of 32 sentences of l
-words, on one CPU thread, all calls taking turns. c is fitted to c·l³ by least squares of the relative errors; where a
-call's fixed costs hide the cube in short sentences, the long ones decide.
+Only the tree computation is timed: the calls of tritree that a parser makes for a batch of 32 sentences of l words, on
+one CPU thread, all calls in alternation. c is fitted to c·l³ by least squares of the relative errors. In short
+sentences a call's fixed costs hide the cube; the long ones decide.
 
-Who is charged with what. The paper (its table of complexities) charges LAP and NTP with an inside pass alone, 4 l³, but
-DPPP with its gradient too, 24 l³. Both ways of counting are shown: the paper's, and one that counts forward and
-backward for everybody, apart for labelled and unlabelled sentences. Everything is relative to LAP; for unlabelled
-sentences, where LAP computes no trees, to its labelled step.
+What is counted. The paper (its table of complexities) counts for LAP and NTP an inside pass alone, 4 l³, but for DPPP
+the gradient too, 24 l³. Both ways of counting are shown: the paper's, and one with forward and backward for all
+systems, separately for labelled and unlabelled sentences. All figures are relative to LAP; for unlabelled sentences,
+where LAP computes no trees, to its labelled step.
 
-What a term costs. The paper counts terms. Those of log Z and of the marginals are single multiply–adds, in tiles,
-where the scores allow it (tritree/cpu/chart/trust.py); those of the relaxed tree always take several operations and a
-power of two. So everything is measured twice: "fastest", on mild scores, as it runs in practice; and "alike", on
-scores so wide that log Z and the marginals too need an exponent per cell and run in plain loops: like is compared with
-like. (A tenth of their time there is for the multiply–adds that are tried first.)
+What a term costs. The paper counts terms. A term of log Z or of the marginals is one multiply–add, in tiles, where the
+scores allow it (tritree/cpu/chart/trust.py); a term of the relaxed tree always takes several operations and a power of
+two. So everything is measured twice: "fastest", on mild scores, the usual case; and "alike", on scores so wide that
+log Z and the marginals too need an exponent per cell and run in plain loops, so that all terms cost about the same. (A
+tenth of their time there is for the multiply–adds that are tried first.)
 """
 
 import argparse
@@ -38,7 +38,7 @@ from perf.timing import take_turns
 LENGTHS = (20, 40, 80, 160)
 BATCH = 32
 SCALES = {"fastest": 1 / 8, "alike": 300.0}
-"""What the scores are multiplied by."""
+"""Factors of the scores."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ STEPS = {
 }
 SAME_FOR_ALL_SCORES = ("viterbi", "relaxed")
 
-# How it is counted, which step is LAP's, and the step of each system.
+# The way of counting, LAP's step, and the step of each system.
 ACCOUNTS = [
     (
         "paper's count",
@@ -81,7 +81,7 @@ ACCOUNTS = [
 
 
 def steps(scores: Tensor, lengths: Tensor, backend: str | None = None) -> dict[str, Callable]:
-    """The calls. Gold trees, joint scores and the gradient from above are any that have the shape."""
+    """The calls. Gold trees, joint scores and the incoming gradient are arbitrary."""
     leaf = scores.clone().requires_grad_()
     joint = scores + scores.roll(1, 0)
     gold = tritree.viterbi(scores.roll(1, 0), lengths)[1]
@@ -108,7 +108,7 @@ def steps(scores: Tensor, lengths: Tensor, backend: str | None = None) -> dict[s
 
 
 def check_answers() -> None:
-    """No time for a wrong answer: all steps against the reference, in float64."""
+    """Compares all steps with the reference, in float64: a wrong answer is not timed."""
     scores, lengths = uniform(3, 12).batch()
     exact = steps(scores.double(), lengths, "reference")
     for name, step in steps(scores, lengths).items():
@@ -132,7 +132,7 @@ class Fit:
 def fit(seconds: list[float]) -> Fit:
     l = np.array(LENGTHS, float)
     ratio = l**3 / np.array(seconds)
-    c = ratio.sum() / (ratio**2).sum()  # of all c the one with the least Σ (c l³ / seconds − 1)²
+    c = ratio.sum() / (ratio**2).sum()  # minimises Σ (c l³ / seconds − 1)²
     return Fit(seconds, 1e9 * c, float(np.polyfit(np.log(l), np.log(seconds), 1)[0]))
 
 
@@ -141,7 +141,7 @@ Fits = dict[str, dict[str, Fit]]
 
 
 def measure(seconds: float) -> Fits:
-    """Every step at every length, in one alternating run, each for about so many seconds."""
+    """Every step at every length, in alternation, each for about so many seconds."""
     calls = {}
     for l in LENGTHS:
         scores, lengths = uniform(BATCH, l).batch()
@@ -160,7 +160,7 @@ def measure(seconds: float) -> Fits:
 def table(fits: Fits) -> Table:
     result = Table(
         title=f"Tree computation of a training step: c·l³ ns per sentence, B = {BATCH}, one thread",
-        caption="labelled, unlabelled: forward and backward, for everybody. ∝: the power of l that fits best",
+        caption="labelled, unlabelled: forward and backward, for all systems. ∝: the power of l that fits best",
     )
     result.add_column("system")
     result.add_column("computes")
@@ -183,7 +183,7 @@ def table(fits: Fits) -> Table:
 
 
 def findings(fits: Fits) -> list[str]:
-    """What holds of the claims and what does not, and why."""
+    """Which claims hold, which do not, and why."""
 
     def ratio(arithmetic, a, b):
         return fits[arithmetic][a].c / fits[arithmetic][b].c
@@ -200,14 +200,14 @@ def findings(fits: Fits) -> list[str]:
         f"LAP : GAP : DPPP is claimed to be 1 : 3 : 6, and by tritree's rules {sums[0]} : {sums[1]} : {sums[2]} sums. "
         f"Where all terms cost about the same (alike) it is {order('alike')}. "
         f"The order {'holds' if holds else 'does not hold'}.",
-        f"As it runs (fastest) it is {order('fastest')}. Multiply–adds in tiles make marginals {cheaper:.0f} times "
-        "faster, while DPPP's soft choices still cost a power of two, a mean and, backward, two derivatives per term, "
-        "in plain loops. The claimed factors are factors of terms, not of time.",
-        "“LAP is 6 times faster than DPPP” leaves out LAP's backward pass but not DPPP's. With both the terms say 2; "
-        f"measured are {with_backward['alike']:.1f} (alike) and {with_backward['fastest']:.0f} (fastest). "
-        "What LAP does save is all tree computation for unlabelled sentences.",
-        "Exponents below 3 come from what a call costs besides its terms (packing, N² exponentials, torch's dispatch), "
-        "exponents above 3 from charts that no longer fit into the cache.",
+        f"In the usual case (fastest) it is {order('fastest')}. Multiply–adds in tiles make marginals {cheaper:.0f} "
+        "times faster, while a term of DPPP's relaxed tree still costs a power of two, a mean and, backward, two "
+        "derivatives, in plain loops. The claimed factors are factors of terms, not of time.",
+        "“LAP is 6 times faster than DPPP” leaves out LAP's backward pass but not DPPP's. With both, the factor is 2 "
+        f"in terms, and {with_backward['alike']:.1f} (alike) and {with_backward['fastest']:.0f} (fastest) in time. "
+        "What LAP saves is all tree computation for unlabelled sentences.",
+        "Exponents below 3 come from the fixed costs of a call (packing, N² exponentials, torch's dispatch), exponents "
+        "above 3 from charts that do not fit into the cache.",
     ]
 
 

@@ -4,7 +4,7 @@ The unit is one term of a sum over splits, in a sentence of l words, that is N =
 their splits has T(N) = (N³ − N)/6 terms: spans i < j, splits i ≤ k < j. The paper writes l³ for it, the bound of its
 three nested loops. So its "4l³" means 4 T(N), about (2/3) l³ terms, and only ratios of its constants mean something.
 
-A pass up the chart has one term for each split. A pass down hands a share to both items of each: two terms.
+A pass up the chart has one term for each split. A pass down gives a share to both items of each split: two terms.
 
     the paper, inside        up      4 sums: left and right, incomplete and complete            4 l³
     the paper, outside       down    8                                                          8 l³, both 12 l³
@@ -12,9 +12,9 @@ A pass up the chart has one term for each split. A pass down hands a share to bo
     DPPP, backward           up, down    4 + 8: the same passes in reverse, where up is down    24 l³ with the forward
     tritree, inside          up      3: the two arcs between i and j share one sum
     tritree, outside         down    6                                                          9 for both
-    tritree, relaxed tree    up, down, and backward up, up, down: the first pass runs again     21
+    tritree, relaxed tree    up, down; backward up, up, down: the inside pass is repeated       21
 
-(DPPP's backward pass may as well be charged 8 + 4, each pass in reverse like the pass itself. The paper only says 24,
+(DPPP's backward pass can also be counted as 8 + 4, each pass in reverse like the pass itself. The paper only says 24,
 not how it counts.)
 
 Sums that would end in an arc into ROOT are left out: R(N) = N(N − 1)/2 terms in each sum that has them, which are
@@ -81,7 +81,7 @@ class Counting:
                 self.down += 2
 
     def _hand(self, item: Item, share: float) -> None:
-        """A product outside of any sum, an arc over a span, passes it on at once: that is no term."""
+        """A product that is not in a sum, an arc over a span, passes the share on at once: that is no term."""
         item.outside += share
         if item.terms and not item.is_sum:
             ((a, b),) = item.terms
@@ -115,7 +115,7 @@ def paper_rules(N: int) -> Counting:
 
 
 def _checked(counting: Counting, goal: Item, N: int) -> Counting:
-    """What is counted is the algorithm: it finds all trees, and n arcs in each."""
+    """Checks that it is the algorithm that was counted: it finds all trees, and n arcs in each."""
     counting.outside(goal)
     trees = number_of_trees(N - 1)
     assert math.isclose(goal.inside, trees, rel_tol=1e-9)

@@ -1,9 +1,9 @@
-"""The peak of additional memory of one training step's use: log partition, then backward.
+"""The peak of additional memory of log partition, then backward, as in a training step.
 
     python -m perf.memory 16 160      bytes for B = 16, l = 160
 
-Linux keeps the high-water mark of a process's resident memory and can reset it; it sees what torch allocates as well
-as the workspaces of NumPy and Numba. A process of its own has no freed memory lying about that would hide a part.
+Linux keeps the high-water mark of a process's resident memory and can reset it. It includes the memory of torch and the
+workspaces of NumPy and Numba. The measurement runs in a new process: freed memory that is used again would hide a part.
 """
 
 import argparse

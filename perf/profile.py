@@ -1,8 +1,8 @@
 """Where the time of a training step goes: `python -m perf.profile --model ntp --treebank DIR [options of train.py]`.
 
-Both passes of a part are counted. "tree" is all that tritree's operators do; "loss" is what is left: from the scores to
-the loss, decoders, the choice of a sentence's random numbers. Systems that begin with trees alone are measured where
-they learn from other sentences too. Without data, the synthetic treebank.
+The forward and backward passes of a part are counted together. "tree" is the time in tritree's operators. "loss" is the
+rest: from the scores to the loss, decoders, the choice of a sentence's random numbers. Systems whose first stage has
+labelled sentences only are measured in their second stage. Without data, the synthetic treebank is used.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ STEPS = 200
 
 
 class Clock:
-    """Seconds per part; time within an inner part does not count for the outer one."""
+    """Seconds per part. The time of an inner part does not count for the outer one."""
 
     def __init__(self):
         self.seconds: dict[str, float] = defaultdict(float)
@@ -53,7 +53,7 @@ class Clock:
             self.stack.pop()
 
     def switch(self, name: str) -> None:
-        """The innermost part ends here, and this one begins in its place."""
+        """Replaces the innermost part by this one."""
         self._turn()
         self.stack[-1] = name
 
@@ -67,8 +67,8 @@ class Clock:
 
 
 def time_module(module: nn.Module, name: str, clock: Clock) -> None:
-    """From now on, both passes of this module are timed: hooks on its input and output tell where the backward pass is.
-    Autograd takes what was computed last first, so a module's part of it comes in one piece."""
+    """From now on, both passes of this module are timed: hooks on its output and inputs run where its backward pass
+    begins and ends. Autograd goes in reverse order of the computation, so a module's backward pass is in one piece."""
     forward = module.forward
 
     def timed(*args, **kwargs) -> Tensor:
@@ -81,7 +81,7 @@ def time_module(module: nn.Module, name: str, clock: Clock) -> None:
     def _out_of(value):
         if not isinstance(value, Tensor) or not value.requires_grad:
             return value
-        value = value.view_as(value)  # what this module does to the gradient, and not what others do
+        value = value.view_as(value)  # so that the hook sees the gradient from this module alone
         value.register_hook(lambda _: clock.switch("loss"))
         return value
 
@@ -89,7 +89,7 @@ def time_module(module: nn.Module, name: str, clock: Clock) -> None:
 
 
 def time_tree(device: torch.device, clock: Clock) -> None:
-    """From now on, tritree's operators are timed, and their kernels, which a backward pass calls without them."""
+    """From now on, tritree's operators are timed, and the kernels, which backward passes call directly."""
 
     def timed(function: Callable) -> Callable:
         def call(*args, **kwargs):
@@ -109,7 +109,7 @@ def time_tree(device: torch.device, clock: Clock) -> None:
 
 
 def time_steps(model: Parser, context: Context, clock: Clock) -> tuple[int, int]:
-    """Runs some steps as the training loop does; returns their number and that of the sentences."""
+    """Runs STEPS steps as the training loop does. Returns the numbers of steps and of sentences."""
     optimizer = model.make_optimizer()
     for module in model.modules():
         if isinstance(module, Encoder | ArcScorer):

@@ -1,8 +1,8 @@
 """What tritree promises about its own times, apart from any peer.
 
-python -m perf.promises            all of them, about two minutes; exit code 1 where one is missed
+python -m perf.promises            all of them, about two minutes; exit code 1 if one is missed
 
-Small batches, mixed lengths, threads, the exact path, and what a first call costs. Alternatives take turns.
+Small batches, mixed lengths, threads, the exact path, memory, the first call. Alternatives are timed in alternation.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def one_short_sentence(seconds: float) -> Iterator[Finding]:
 
 
 def mixed_lengths(seconds: float) -> Iterator[Finding]:
-    """Padding costs nothing: a batch takes what its sentences take."""
+    """Padding costs nothing: the time of a batch is that of its sentences."""
     short, long = uniform(31, 10), uniform(1, 100)
     both = Size((10,) * 31 + (100,), "mixed")
     best = take_turns({size.label: marginals(*size.batch()) for size in (short, long, both)}, seconds)
@@ -74,7 +74,7 @@ def threads(seconds: float) -> Iterator[Finding]:
 
 
 def after_torch(seconds: float) -> Iterator[Finding]:
-    """Torch's threads wait for more work in a busy loop; ours must not stand in line behind them."""
+    """Torch's threads wait for work in a busy loop, which must not delay ours."""
     torch.set_num_threads(2)
     step, factor = marginals(*uniform(64, 40).batch(), threads=2), torch.randn(400, 400)
     times = []

@@ -1,8 +1,8 @@
-"""Who is measured: tritree's backends, and the peers where they are installed (extra `perf`).
+"""The libraries that are measured: tritree's backends, and the peers if they are installed (extra `perf`).
 
-A provider turns a batch into one callable per operation. What a library wants in another layout is converted before
-the clock runs; each callable builds the library's distribution anew, as a training step does. `answer` brings a
-result back to tritree's layout, so that no time is reported for a wrong one.
+A provider turns a batch into one callable per operation. Inputs are converted to the library's layout before the clock
+runs; each callable builds the library's distribution anew, as a training step does. `answer` converts a result back to
+tritree's layout, so that it can be checked: no time is reported for a wrong one.
 """
 
 import importlib.util
@@ -51,7 +51,7 @@ class Tritree:
 
 
 class Supar:
-    """[modifier, head] scores; marginals by backward through the chart."""
+    """Scores are [modifier, head]; marginals are computed by autograd through the chart."""
 
     name = "supar"
 
@@ -96,7 +96,7 @@ class Supar:
 
 
 class TorchStruct:
-    """No ROOT row: root scores on the diagonal. Potentials must require a gradient."""
+    """No row for ROOT: its scores are on the diagonal. Potentials must require a gradient."""
 
     name = "torch-struct"
 
@@ -173,7 +173,7 @@ def expected(operation: str, scores: Tensor, lengths: Tensor):
 
 
 def check(operation: str, answer, right) -> None:
-    """AssertionError where a result is not the right one, up to float32 rounding."""
+    """Raises AssertionError if a result is wrong by more than float32 rounding."""
     if operation in ("viterbi", "topk"):
         torch.testing.assert_close(answer.cpu(), right)
         return

@@ -1,4 +1,4 @@
-"""The table at the end of a benchmark run, and the same as JSON."""
+"""The table at the end of a benchmark run, and its figures as JSON."""
 
 import io
 import json

@@ -1,11 +1,11 @@
-"""What a parser gains by the swap: a whole training step of supar's CRF parser with its tree layer and with tritree's.
+"""What a parser gains from tritree: a training step of supar's CRF parser with its own tree layer and with tritree's.
 
 python -m perf.swap                  about two minutes
 python -m perf.swap --seconds 2
 
 A step is supar's own code: bi-LSTM, MLPs, biaffine scores of arcs and labels, CRF loss, backward. The third column is
 the same step with supar's loss without trees (a softmax over the heads of each word): no tree layer can make the step
-faster than that. One thread, the three taking turns, medians.
+faster than that. One thread, the three in alternation, medians.
 """
 
 import argparse
@@ -71,7 +71,7 @@ class Training:
 
 
 def measure(size: Size, options: dict[str, int], seconds: float) -> dict[str, float]:
-    """Median seconds per step, after both tree layers gave the same loss and gradient."""
+    """Median seconds per step. First checks that both tree layers give the same loss and gradient."""
     training = Training(size, options)
     supar, tritree = training.step(training.original), training.step(DependencyCRF)
     torch.testing.assert_close(tritree(), supar(), rtol=1e-3, atol=1e-4)
@@ -85,7 +85,7 @@ def main() -> int:
     args = parser.parse_args()
     if missing := Supar().missing:
         sys.exit(f"perf.swap: {missing}")
-    warnings.simplefilter("ignore")  # what supar, written for an older torch, warns about
+    warnings.simplefilter("ignore")  # supar uses deprecated functions of torch
     torch.set_num_threads(1)
     console = Console()
     table = Table("encoder", "size", "supar", "tritree", "no trees", "step ×", "trees' share", title="ms per step")

@@ -1,6 +1,6 @@
-"""The speed that is promised: ratios against the peers, one thread each, in one alternating run.
+"""The speed that is promised: ratios to the peers, one thread each, measured in alternation.
 
-python -m perf.targets            all of them, about four minutes; exit code 1 where one is missed
+python -m perf.targets            all of them, about four minutes; exit code 1 if one is missed
 python -m perf.targets --seconds 0.5
 """
 
@@ -29,7 +29,7 @@ TARGETS = [
 
 
 def measure(size: Size, operation: str, seconds: float) -> dict[str, float]:
-    """Best seconds per call of each provider, after its answer was found right."""
+    """Best seconds per call of each provider. Its answer is checked first."""
     scores, lengths = size.batch()
     right = expected(operation, scores, lengths)
     steps = {}
@@ -50,7 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each alternative is timed")
     args = parser.parse_args()
-    warnings.simplefilter("ignore")  # what the peers, written for older torches, warn about
+    warnings.simplefilter("ignore")  # the peers use deprecated functions of torch
     torch.set_num_threads(1)
     console = Console()
     table = Table("size", "operation", "µs", "× supar", "× torch-struct", "")

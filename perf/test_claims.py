@@ -1,4 +1,4 @@
-"""The paper's claims: the number of terms, counted and in closed form; and what a training step takes, measured."""
+"""The paper's claims: the number of terms, counted and in closed form; and the time of a training step, measured."""
 
 from perf import constants
 from perf.counting import into_root, one_sum, paper_relaxed, paper_rules, tritree_relaxed, tritree_rules
@@ -32,7 +32,7 @@ def assert_closed_forms():
 
 
 def test_constants(benchmark, report):
-    """Asserted is only what no noise can turn round: in the paper's way of counting, its order of the systems."""
+    """Only what noise cannot change is asserted: the order of the systems, as the paper counts."""
     constants.check_answers()
     fits = benchmark.pedantic(constants.measure, args=(0.2,), rounds=1)
     constants.save(fits)

@@ -17,7 +17,7 @@ BATCHES = (32, 128, 512)
 
 
 def step(size):
-    """Training's use. The scores are mild, so that the longest sentences too stay in the linear domain."""
+    """Log partition and backward, as in training. Scores are mild: Linear numbers are enough for all lengths."""
     scores, lengths = size.batch()
     leaf = (scores / 8).requires_grad_()
 
@@ -29,8 +29,8 @@ def step(size):
 
 
 def exponent(x, y) -> float:
-    """The slope of log y over log x, by least squares, for the largest three: what a call costs besides shows less
-    there, and a few pages of memory cannot be measured."""
+    """The slope of log y over log x for the largest three, by least squares. For small sizes the fixed cost of a call
+    is too large, and memory of a few pages cannot be measured."""
     return float(np.polyfit(np.log(x[-3:]), np.log(y[-3:]), 1)[0])
 
 
@@ -71,7 +71,7 @@ def test_growth(benchmark, report):
 
 
 def plot(series) -> str:
-    """Says where the plot is, or why there is none: the figures are checked in any case."""
+    """Makes the plot. Returns where it is, or why there is none."""
     if importlib.util.find_spec("matplotlib") is None:
         return "growth: no plot, matplotlib is not installed: pip install '.[parsers]'"
     import matplotlib

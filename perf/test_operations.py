@@ -1,4 +1,4 @@
-"""Every operation at every size by every provider, after its answer was found right."""
+"""Every operation at every size by every provider, timed only if its answer is right."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Clocks for noisy machines: alternatives take turns, and the fastest rounds of each are compared."""
+"""Times on noisy machines: alternatives run in alternation, and the fastest rounds of each are compared."""
 
 import statistics
 import time
@@ -30,7 +30,7 @@ def _seconds(step: Callable, calls: int) -> float:
 
 
 def take_turns(steps: Mapping[str, Callable], seconds: float = 2.0, least_rounds: int = 5) -> dict[str, Timing]:
-    """Times the steps in alternation for about so many seconds each, quick ones in bundles of about 2 ms."""
+    """Times the steps in alternation, each for about so many seconds, short ones in bundles of about 2 ms."""
     calls = {}
     for name, step in steps.items():
         step()  # compiles, allocates
@@ -39,7 +39,7 @@ def take_turns(steps: Mapping[str, Callable], seconds: float = 2.0, least_rounds
     spent = dict.fromkeys(steps, 0.0)
     while any(spent[n] < seconds or len(samples[n]) < least_rounds for n in steps):
         for name, step in steps.items():
-            # A slow alternative has its rounds early; the others go on beside it only as long as it does.
+            # A slow step uses up its seconds in few rounds; then the others go on without it.
             if spent[name] >= seconds and len(samples[name]) >= least_rounds:
                 continue
             sample = _seconds(step, calls[name])

@@ -4,9 +4,9 @@ python -m perf.gpu.bench                    a few minutes; results in perf-resul
 python -m perf.gpu.bench --output FILE      there instead
 python -m perf.gpu.bench --seconds 2        longer series of calls
 
-No time is reported for an answer that differs from the reference's, by tritree (then the exit code is 1) or a peer.
-A time is that between two events before and after a call, so it has the launches in it, and the host where it is slower
-than the GPU. Without a GPU the exit code is 2.
+No time is reported for a wrong answer. If tritree's is wrong, the exit code is 1. A time is measured between two events
+before and after a call: it includes the launches, and the host's time where the host is slower than the GPU. Without a
+GPU the exit code is 2.
 """
 
 import argparse
@@ -27,13 +27,13 @@ from perf.providers import check, expected, providers
 from perf.report import OUTPUT, milliseconds
 
 GPU_SIZES = (*SIZES, uniform(128, 40), uniform(128, 100))
-"""Those of the CPU, and the two that perf/gpu/model.py makes predictions for."""
+"""Those of the CPU, and the two of perf/gpu/model.py's predictions."""
 
 WARM_UP = 3
 
 
 class Gpu:
-    """Anything with these three can be measured: tests have one that is a CPU."""
+    """The device that is measured. In tests it is the CPU."""
 
     device = "cuda"
 
@@ -42,7 +42,7 @@ class Gpu:
         self.name = torch.cuda.get_device_name()
 
     def seconds(self, step: Callable) -> list[float]:
-        """One for each call of a series that takes about as long as was asked for."""
+        """The time of each call of a series that takes about `series` seconds."""
         for _ in range(WARM_UP):
             step()
         calls = int(self.series / max(self._series(step, 1)[0], 1e-6))
@@ -59,7 +59,7 @@ class Gpu:
         return [1e-3 * before.elapsed_time(after) for before, after in zip(events[::2], events[1::2], strict=True)]
 
     def peak_bytes(self, step: Callable) -> int:
-        """Additional memory, of what torch allocates."""
+        """The peak of additional memory, as torch allocates it."""
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -80,7 +80,7 @@ def measure(gpu: Gpu, size: Size, operation: str, provider, right) -> dict:
     except AssertionError:
         return line | {"failure": "a wrong answer, so no time"}
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        # torch's "out of memory" is a RuntimeError too, and peers may not support a GPU in all they do.
+        # torch's "out of memory" is a RuntimeError too, and peers may not support all operations on a GPU.
         return line | {"failure": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
 
 

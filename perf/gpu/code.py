@@ -1,11 +1,11 @@
-"""Compile every kernel for machines that are not here, and look at the machine code. As a script,
+"""Compiles every kernel for GPUs that this machine need not have, and reads the machine code. As a script,
 
     python -m perf.gpu.code [--without-barriers] cuda:90 hip:gfx942
 
-prints JSON, with the facts about each kernel, variant and target. The variants are those that the launchers ask for:
-the five functions run on small CPU tensors, and what they would launch is recorded instead. Launches differ in the
-types of their arguments, in their constants and in their options. Sizes are no part of that, but for the pitch of the
-chart; nor is the way of launching, one program per sentence or one launch per diagonal: both run the same code.
+prints JSON with the facts about each kernel, variant and target. The variants are those that the launchers need: the
+backend's functions run on small CPU tensors, and their launches are recorded instead of executed. Launches differ in
+the types of their arguments, in their constants and in their options. Sizes do not matter, except for the pitch of the
+chart. Nor does the launch shape, one program per sentence or one launch per diagonal: both run the same code.
 """
 
 import importlib
@@ -56,21 +56,21 @@ class Compiled(NamedTuple):
 
 
 def jit_functions() -> dict[str, JITFunction]:
-    """All of the package, by name."""
+    """All Triton functions of tritree.gpu, by name."""
     modules = [importlib.import_module(m.name) for m in pkgutil.iter_modules(tritree.gpu.__path__, "tritree.gpu.")]
     functions = {f for module in modules for f in vars(module).values() if isinstance(f, JITFunction)}
     return {f.__name__: f for f in functions if f.fn.__module__.startswith("tritree.")}
 
 
 def kernels() -> set[str]:
-    """The functions that no other one calls. One that nobody launches either shows up here all the same."""
+    """The functions that no other one calls: kernels, and functions that are not used at all."""
     functions = jit_functions()
     called = {name for f in functions.values() for name in f.fn.__code__.co_names}
     return set(functions) - called
 
 
 def jobs(target: str, dtype: torch.dtype, N: int) -> list[Job]:
-    """What the functions launch on a target."""
+    """What the backend's functions launch on a target."""
     recorded = []
 
     def record(kernel, *args, grid, warmup, **options):
@@ -96,7 +96,7 @@ def jobs(target: str, dtype: torch.dtype, N: int) -> list[Job]:
 
 
 def compile_all(jobs: list[Job]) -> Iterator[Compiled]:
-    """In the order of the jobs, each as soon as it and those before it are done."""
+    """Yields the results in the order of the jobs, as they become available."""
     with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
         yield from pool.imap(compile_one, jobs)
 
@@ -137,10 +137,10 @@ def look_at(binary, launch: dict) -> Compiled:
         "loop_loads": len(body & loads),
         "loop_stores": len(body & stores),
         "loop_barriers": len(body & barriers),
-        # Whether the next turn of the loop can begin before a store, or a store come before what was loaded earlier.
+        # Whether a path without a barrier leads from a store to the next turn of the loop, or from a load to a store.
         "store_to_next_turn": header in code.reach(body & stores, without=barriers),
         "load_to_store": bool(stores & code.reach(body & loads, without=barriers)),
-        # A term has one exp2 or, where there is none (max), a load for each number that it is made of.
+        # A term has one exp2 or, where there is none (max), one load for each of its numbers.
         "inner_terms": (inner_exp2 or inner_loads // numbers) if has_terms else 0,
         "inner_instructions": len(inner.body),
         "inner_loads": inner_loads,
@@ -181,13 +181,13 @@ def amd(binary) -> tuple[Code, dict]:
 
 def main(targets: list[str]) -> None:
     if "--without-barriers" in targets:
-        # Enough to see that the facts depend on them.
+        # One size is enough to show that the facts depend on barriers.
         targets.remove("--without-barriers")
         tl.debug_barrier = tl.core.builtin(lambda _semantic=None: None)
         cases = [(target, torch.float32, SIZES[0]) for target in targets]
     else:
         cases = [*itertools.product(targets, (torch.float32, torch.float64), SIZES)]
-        # Scores of 16 bits differ in one load: one target and one size will do.
+        # Scores of 16 bits differ in one load: one target and one size are enough.
         cases += [*itertools.product(targets[:1], (torch.float16, torch.bfloat16), SIZES[:1])]
     todo = [job for case in cases for job in jobs(*case)]
     todo = [job for k, job in enumerate(todo) if job not in todo[:k]]

@@ -1,6 +1,6 @@
-"""Machine code as a graph of instructions: where its loops are, and what can be executed after what.
+"""Machine code as a graph of instructions: its loops, and which instruction can be executed after which.
 
-Just enough of two assembly languages is read for that: NVIDIA's, as `cuobjdump -sass` prints it, and AMD's, as the
+Two assembly languages are read, as far as that requires: NVIDIA's, as `cuobjdump -sass` prints it, and AMD's, as the
 compiler writes it.
 """
 
@@ -36,7 +36,7 @@ def from_nvidia(listing: str) -> "Code":
         target = [number[int(t, 16)] for t in re.findall(r"0x[0-9a-f]+", operands) if int(t, 16) in number]
         following = [k + 1] if k + 1 < len(found) else []
         if op.startswith(("BRA", "CALL", "JMP")):
-            # A condition is a predicate before the instruction or, if it is uniform, an operand. Calls come back.
+            # A condition is a predicate before the instruction or, if it is uniform, an operand. A call returns.
             conditional = predicate or re.match(r"\s*!?U?P\d", operands) or not op.startswith("BRA")
             after.append(target[-1:] + (following if conditional else []))
         elif op.startswith(("EXIT", "RET")):
@@ -83,7 +83,7 @@ class Code:
         return seen
 
     def shortest(self, starts: Iterable[int], goal: int) -> list[int]:
-        """The fewest instructions from one of the starts to the goal, without these ends."""
+        """The shortest path from one of the starts to the goal, without its ends."""
         paths = [[k] for k in starts]
         seen = set()
         while paths:

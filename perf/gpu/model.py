@@ -1,4 +1,4 @@
-"""How many programs fit on a multiprocessor, and how long kernels should take on an H100: a model, not a measurement.
+"""How many programs fit on a multiprocessor, and how long kernels take on an H100: a model, not a measurement.
 
 **Occupancy.** A multiprocessor holds as many programs of W warps as all of these allow:
 
@@ -11,9 +11,9 @@
 of shared memory.)
 
 **Time**, for B ≤ 132 sentences, one program each. There are 132 multiprocessors at 1.755 GHz, so all programs run at
-once, in one wave, each alone on its multiprocessor with its four schedulers: latency counts, and occupancy does not.
-What one warp does is played through on the machine code. Instructions are issued in order, one per cycle (where there
-are more than four warps, each has its share of the cycles), each when
+once, in one wave, each alone on its multiprocessor with its four schedulers: latency matters, and occupancy does not.
+One warp is simulated on the machine code. Instructions are issued in order, one per cycle (where there are more than
+four warps, each has its share of the cycles), each when
 
     its operands are ready    5 cycles after an arithmetic instruction, 24 after exp2 and the like, 41 after a load
                               that hits L1, 263 after one that hits L2
@@ -32,8 +32,8 @@ that fits there (half of it is in use), and else L2; all others, of scores and o
 
 Not in the model: diagonal 0, the sum of the column maxima, memory beyond L2, the host.
 
-All of these figures are assumptions. The cache latencies are near those that microbenchmarks of the H100 report (Luo et
-al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", 2024).
+All of these figures are assumptions. The cache latencies are close to those of microbenchmarks of the H100 (Luo et al.,
+"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", 2024).
 """
 
 import functools
@@ -81,7 +81,7 @@ class Occupancy(NamedTuple):
 
 
 def occupancy(facts: dict) -> Occupancy:
-    """Resident warps per multiprocessor, and what bounds them."""
+    """Resident warps per multiprocessor, and what limits them."""
     warps, registers, shared = facts["warps"], facts["registers"], facts["shared_memory"]
     if facts["target"].startswith("cuda"):
         most, programs = 64, 32
@@ -133,7 +133,7 @@ def seconds(kernel: Compiled, l: int) -> float:
 
 
 def issue(instructions: list[Instruction], warps: int, misses: float) -> int:
-    """When the last of them is issued."""
+    """The cycle at which the last instruction is issued."""
     ready: dict[str, float] = {}
     free: dict[str, float] = {}
     sharing = max(1.0, warps / SCHEDULERS)
@@ -157,7 +157,7 @@ def issue(instructions: list[Instruction], warps: int, misses: float) -> int:
 
 
 def registers(instruction: Instruction) -> tuple[set[str], set[str]]:
-    """What an instruction reads and writes. Results come first: one register, or two, or with it a predicate."""
+    """The registers that are read and written. Results come first: one or two registers, or one and a predicate."""
     op, operands, predicate = instruction
     parts = [part.strip() for part in operands.split(",")]
     results = 0 if op.startswith(("ST", "BRA", "BAR", "EXIT")) else 1

@@ -1,11 +1,11 @@
-"""What the GPU kernels are like, without a GPU: compiled here, their machine code read, their time by a model.
+"""The GPU kernels without a GPU: they are compiled, their machine code is read, and a model gives their time.
 
 python -m perf.gpu.report                       all kernels for sm_80, sm_90, sm_100 and gfx942, in a minute or two
 python -m perf.gpu.report --arch sm_90          one machine
 python -m perf.gpu.report --json report.json    the same as a file
 
-float32 scores. Times are what perf/gpu/model.py predicts for 128 sentences on an H100: a model, never a measurement.
-It starts from the machine code, one warp issuing in order, and from
+float32 scores. Times are predictions of perf/gpu/model.py for 128 sentences on an H100: a model, never a measurement.
+It simulates one warp on the machine code, issuing in order, with
 
     132 multiprocessors at 1.755 GHz, one program each, so one wave     issue: one instruction per cycle and scheduler
     exp2: 16 per cycle and multiprocessor, 24 cycles each               arithmetic: 5 cycles
@@ -128,7 +128,7 @@ def make_table(rows: list[dict]) -> Table:
 
 
 def operations(rows: list[dict]) -> list[str]:
-    """The model's times of what a user calls."""
+    """The model's times of the functions that users call."""
     seconds = {(row["kernel"], row["words"]): row["model_seconds"] for row in rows if row["model_seconds"]}
     lengths = list(dict.fromkeys(l for _, l in seconds))
     lines = []
@@ -144,17 +144,17 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     if os.environ.get("TRITON_INTERPRET", "0") != "0":
-        print("perf.gpu.report: with TRITON_INTERPRET nothing is compiled: unset it", file=sys.stderr)
+        print("perf.gpu.report: TRITON_INTERPRET is set, so nothing would be compiled: unset it", file=sys.stderr)
         return 2
     try:
         from perf.gpu import model
     except ImportError as error:
-        print(f"perf.gpu.report: Triton compiles the kernels, and cannot be imported: {error}", file=sys.stderr)
+        print(f"perf.gpu.report: Triton, which compiles the kernels, cannot be imported: {error}", file=sys.stderr)
         return 2
 
     rows = collect(args.arch, Console(stderr=True))
     assumed = model.assumptions()
-    # Wider than many terminals: a table that is cut off would be of no use.
+    # At least 120 columns: in a narrower terminal the table would be cut off.
     console = Console(width=max(Console().width, 120), highlight=False)
     console.print(make_table(rows))
     for line in [*operations(rows), FOOTER.format(**assumed)]:

@@ -1,7 +1,7 @@
-"""Exact arithmetic for sentences too long to enumerate, and a door to the two number systems of the CPU kernels.
+"""Exact arithmetic for sentences too long to enumerate, and calls of the CPU kernels with one kind of number only.
 
 With scores that are multiples of ln 2, every arc is a power of two, and Python's integers hold Z and all inside and
-outside values without any rounding: what is left between this and a kernel is the kernel's own error.
+outside values without any rounding: a difference between this and a kernel is the kernel's own error.
 """
 
 import math
@@ -14,20 +14,20 @@ from tritree.cpu import threads
 from tritree.cpu.chart.layout import workspace_size
 from tritree.cpu.chart.numbers import Dual, Linear, Scaled, ScaledDual
 from tritree.cpu.groups import new_progress
-from tritree.cpu.kernels.posterior import posterior
-from tritree.cpu.kernels.tangent import tangent
+from tritree.cpu.kernels.posterior import posterior_kernel
+from tritree.cpu.kernels.tangent import tangent_kernel
 
 LN2 = math.log(2)
 
 
 def run_posterior(scores: Tensor, exact: bool, single_root: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """log Z, marginals and which sentences were refused, for full-length sentences, in one number system only."""
+    """log Z, marginals and which sentences were refused, for full-length sentences, with one kind of number only."""
     B, N, _ = scores.shape
     log_z, marginals, refused = np.full(B, np.nan), np.full((B, N, N), np.nan), np.zeros(B, np.bool_)
     work = _workspace(Scaled if exact else Linear, N)
     lengths = np.full(B, N - 1)
     args = scores.double().numpy(), lengths, single_root, log_z, marginals, new_progress()
-    posterior(work, np.arange(B), refused, exact, *args)
+    posterior_kernel(work, np.arange(B), refused, exact, *args)
     return torch.from_numpy(log_z), torch.from_numpy(marginals), torch.from_numpy(refused)
 
 
@@ -38,12 +38,12 @@ def run_tangent(scores: Tensor, direction: Tensor, exact: bool, single_root: boo
     work = _workspace(ScaledDual if exact else Dual, N)
     lengths = np.full(B, N - 1)
     args = scores.double().numpy(), lengths, single_root, direction.double().numpy(), result, new_progress()
-    tangent(work, np.arange(B), refused, exact, *args)
+    tangent_kernel(work, np.arange(B), refused, exact, *args)
     return torch.from_numpy(result), torch.from_numpy(refused)
 
 
 def _workspace(kind, N):
-    """Filled with NaN: whatever is read before it is written shows."""
+    """Filled with NaN: a kernel that reads before it writes gives NaN."""
     work = threads.workspace(workspace_size(kind, N + 1, 4), np.float64)
     work[:] = np.nan
     return work
@@ -69,7 +69,7 @@ class PowersOfTwo:
         gC = [[0] * N for _ in range(N)]
         gI = [[0] * N for _ in range(N)]
         gC[0][N - 1] = 1
-        for i, j in reversed(spans):  # scattered, term by term: another way than the kernels' to the same gradients
+        for i, j in reversed(spans):  # scattered, term by term; the kernels gather the same gradients
             for k in range(i + 1, j + 1):
                 gI[i][k] += gC[i][j] * C[k][j]
                 gC[k][j] += gC[i][j] * I[i][k]
@@ -84,7 +84,7 @@ class PowersOfTwo:
         self.log_z = _log(Z) - self.shift * (N - 1) * LN2
         marginals = [[((gI[h][m] * I[h][m] << 80) // Z) / 2**80 for m in range(N)] for h in range(N)]
         self.marginals = torch.tensor(marginals, dtype=torch.float64)
-        # What the bound looks at: log Z relative to the largest arc of each column.
+        # The bound is for log Z relative to the largest arc of each column.
         arcs = self.scores + torch.full((N, N), 0.0).fill_diagonal_(-math.inf)
         self.scaled_log_z = self.log_z - arcs.amax(0)[1:].sum().item()
 
@@ -94,6 +94,6 @@ def _splits(i, j, single_root):
 
 
 def _log(integer):
-    """math.log takes integers of any size, but rounds them to a float first: take out the exponent."""
+    """math.log rounds an integer to a float first: the exponent is taken out before."""
     exponent = max(integer.bit_length() - 64, 0)
     return math.log(integer >> exponent) + exponent * LN2

@@ -1,4 +1,4 @@
-"""The five functions, as the backend offers them, against all trees."""
+"""The backend's functions against an enumeration of all trees."""
 
 import math
 
@@ -74,7 +74,7 @@ def test_everything(kind, dtype, single_root):
         size = 1 + s[s > -INF].abs().max().item()
         assert abs(log_z[b].item() - oracle.log_z.item()) <= eps * size * (n + 1)
         assert marginals[b].isfinite().all() and derivative[b].isfinite().all()
-        if size < 1e6:  # beyond, the sums of the oracle itself have no digits left for the difference of two trees
+        if size < 1e6:  # beyond, the oracle's own sums are too coarse to tell two trees apart
             tolerance = eps + 1e-15 * size * n
             torch.testing.assert_close(marginals[b].double(), oracle.marginals, rtol=0, atol=tolerance)
             d = direction[b].double().nan_to_num(nan=0)
@@ -94,7 +94,7 @@ def test_everything(kind, dtype, single_root):
 @pytest.mark.parametrize("function", ["inside_outside", "tangent", "viterbi", "topk", "max_marginals", "sample"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("bad", [NAN, INF])
-def test_what_is_no_number_stays_in_its_sentence(function, dtype, bad):
+def test_nan_and_inf_stay_in_their_sentence(function, dtype, bad):
     lengths = torch.tensor([4, 5, 3, 5, 5, 2, 5, 5, 1])
     scores = torch.randn(9, 6, 6, dtype=dtype)
     broken = scores.clone()

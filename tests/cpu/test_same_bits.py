@@ -1,4 +1,4 @@
-"""A sentence has the same results, to the bit, whatever it is computed with."""
+"""A sentence has the same results, to the bit, in any batch, with any padding, strides and number of threads."""
 
 import math
 
@@ -27,7 +27,7 @@ def everything(scores, lengths, direction, single_root):
 
 
 def batch(dtype, scale, B=13, N=24):
-    """Sentences of all lengths; at scale 80 some are done in the linear domain and some with exponents."""
+    """Sentences of all lengths; at scale 80 some need Linear numbers and some need Scaled ones."""
     lengths = torch.randint(0, N, (B,))
     lengths[0] = N - 1
     scores = scale * torch.randn(B, N, N, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Threads of our own: errors, two callers at once, and forks."""
+"""The thread pool: errors, two callers at once, and forks."""
 
 import math
 import multiprocessing
@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 import torch
+from numba import njit
 
 from tests.threads import threads
 from tritree.cpu import backend as cpu
@@ -23,13 +24,16 @@ def _many_threads(monkeypatch):
         yield
 
 
+take_part, finish_part = njit(lambda progress: take(progress)), njit(lambda progress: finish(progress))
+
+
 def run(function, parts, threads):
     """Has the pool call function(part), in Python."""
 
     def work(progress):
-        while (part := take(progress)) < parts:
+        while (part := take_part(progress)) < parts:
             function(part)
-            finish(progress)
+            finish_part(progress)
 
     pool.run(work, parts, threads)
 
@@ -40,18 +44,18 @@ def test_every_part_is_taken_once():
     assert sorted(done) == list(range(100))
 
 
-def test_the_caller_works_too_and_alone_if_one_thread_is_asked_for():
+def test_one_thread_is_the_caller_alone():
     workers = set()
     run(lambda _: workers.add(threading.get_ident()), 50, threads=1)
     assert workers == {threading.get_ident()}
 
 
-def test_helpers_help():
+def test_workers_take_part():
     meeting = threading.Barrier(3, timeout=30)
     run(lambda _: meeting.wait(), 3, threads=3)  # would time out if fewer than three threads were at work
 
 
-def test_the_caller_waits_for_a_slow_helper():
+def test_the_caller_waits_for_a_slow_worker():
     here, done = threading.get_ident(), []
     begun = threading.Event()
 
@@ -67,7 +71,7 @@ def test_the_caller_waits_for_a_slow_helper():
     assert sorted(done) == [0, 1]
 
 
-@pytest.mark.parametrize("failing", ["caller", "helper"])
+@pytest.mark.parametrize("failing", ["caller", "worker"])
 def test_an_error_reaches_the_caller(failing):
     here = threading.get_ident()
     both = threading.Barrier(2, timeout=30)
@@ -82,8 +86,8 @@ def test_an_error_reaches_the_caller(failing):
     test_every_part_is_taken_once()
 
 
-def test_helpers_keep_nothing_alive():
-    """A job holds the caller's tensors; a thread that waits for the next job must not."""
+def test_workers_keep_nothing_alive():
+    """A job refers to the caller's tensors. A worker that waits for the next job must not refer to the last one."""
 
     class Thing:
         pass
@@ -111,7 +115,7 @@ def test_workspaces_are_aligned_and_one_per_thread():
 
 
 def work():
-    """A batch that three threads share, and what should come of it."""
+    """A batch that three threads share."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(64, 21, 21, generator=generator)
     return scores, torch.full((64,), 20)
@@ -140,14 +144,14 @@ def test_two_callers_at_once():
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_after_a_fork_in_child_and_parent():
     scores, lengths = work()
-    expected = cpu.inside_outside(scores, lengths, False)[0].tolist()  # the helpers exist now
+    expected = cpu.inside_outside(scores, lengths, False)[0].tolist()  # the workers exist now
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
 
     def child():
         torch.set_num_threads(3)
         send.send(cpu.inside_outside(scores, lengths, False)[0].tolist())
-        test_helpers_help()  # the parent's helpers do not exist here: there must be new ones
+        test_workers_take_part()  # the parent's workers do not exist here: new ones are started
 
     process = context.Process(target=child)
     process.start()

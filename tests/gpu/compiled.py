@@ -1,4 +1,4 @@
-"""Kernels that are compiled, in processes of their own: here they are interpreted."""
+"""Runs a command in which kernels are compiled. In the tests' own process they are interpreted."""
 
 import os
 import subprocess
@@ -6,12 +6,12 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-# Triton 3.7, which CUDA builds of torch 2.13 bring along: one instruction more per term, one barrier more in a walk.
+# Triton 3.7, which CUDA builds of torch 2.13 require, has one instruction more per term and one barrier more in a walk.
 MORE = int(version("triton").startswith("3.7."))
 
 
 def run_compiled(module: str, *arguments: str, **environment: str) -> str:
-    """What a module prints that is run as a command."""
+    """The output of `python -m module`."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | environment
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment)

@@ -1,4 +1,4 @@
-"""The ways to launch, on sizes that are small enough for the interpreter."""
+"""The launch shapes, for sizes that are small enough for the interpreter."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def launched_as(shape: str, block: int = 4) -> Iterator[None]:
 
 
 def run(name: str, scores: torch.Tensor, lengths: torch.Tensor, single_root: bool = False) -> list[torch.Tensor]:
-    """One of the functions; the direction is made from the scores, the seed is fixed."""
+    """One of the backend's functions, with a fixed direction, seed and k."""
     extra = {
         "tangent": [torch.linspace(-1, 1, scores.numel()).view_as(scores).to(chart.result_dtype(scores.dtype)).sin()],
         "sample": [torch.tensor([0x123456789ABCDEF]), 2],

@@ -1,12 +1,12 @@
 """Races in Triton kernels, found on the interpreter.
 
-The interpreter runs programs one after another and each operation on a whole block, so a missing barrier changes
-nothing there. But it sees every address. On a GPU two accesses to one address, at least one of them a store, are
-ordered only if they come from different launches; or from the same thread; or from the same program with a barrier
-between them. All other pairs are hazards, and this records them.
+The interpreter runs programs one after another and each operation on a whole block, so a missing barrier changes no
+result there. But it sees every address. On a GPU two accesses to one address, at least one of them a store, are ordered
+only if they come from different launches, or from the same thread, or from the same program with a barrier between
+them. All other pairs are hazards; they are recorded here.
 
-A thread is a position in a block. That is right where blocks have as many lanes as the program has threads; elsewhere
-(exclusive=True) accesses of one thread count as unordered too.
+A thread is taken to be a position in a block. That is right where a block has as many lanes as the program has threads.
+Where it does not (exclusive=True), accesses at one position count as unordered too.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ Access = tuple[tuple, int, int]  # program, epoch, thread
 
 
 class Recorder:
-    """hazards counts them by kernel and kind, like ("inside_kernel", "load after store")."""
+    """`hazards` has their number by kernel and kind, such as ("inside_kernel", "load after store")."""
 
     def __init__(self, ignore_barrier: Callable[[str, int], bool], exclusive: bool):
         self.ignore_barrier = ignore_barrier
@@ -29,7 +29,7 @@ class Recorder:
         self.kernels: set[str] = set()
 
     def launch(self, kernel: str) -> None:
-        """What earlier launches did is over and visible."""
+        """All accesses of earlier launches come before those of this one."""
         self.kernel = kernel
         self.kernels.add(kernel)
         self.epoch = self.barriers = 0
@@ -67,7 +67,7 @@ def never(kernel: str, k: int) -> bool:
 
 @contextlib.contextmanager
 def recording(ignore_barrier: Callable[[str, int], bool] = never, exclusive: bool = False) -> Iterator[Recorder]:
-    """Watch all kernels that run meanwhile, as if the k-th barrier of a launch were not there where one says so."""
+    """Records all kernels that run meanwhile. The k-th barrier of a launch is ignored if ignore_barrier(kernel, k)."""
     builder, executor = type(interpreter.interpreter_builder), interpreter.GridExecutor
     recorder = Recorder(ignore_barrier, exclusive)
 

@@ -1,4 +1,4 @@
-"""perf.gpu.bench, where no GPU is: what it says then, and that everything but the GPU works."""
+"""perf.gpu.bench without a GPU: its message, and everything but the GPU, which is replaced by the CPU."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def test_without_a_gpu():
 
 
 class Event:
-    """A CUDA event, on the host's clock."""
+    """A CUDA event that reads the host's clock."""
 
     def __init__(self, enable_timing: bool):
         assert enable_timing
@@ -40,7 +40,7 @@ class Event:
 
 @pytest.fixture
 def fake_gpu(monkeypatch):
-    """A GPU that is this CPU."""
+    """The CPU in place of a GPU."""
     monkeypatch.setattr(bench.Gpu, "device", "cpu")
     monkeypatch.setattr(bench, "GPU_SIZES", (uniform(2, 4), uniform(1, 6)))
     monkeypatch.setattr(bench, "providers", lambda: [Tritree("numba"), Supar(), TorchStruct()])

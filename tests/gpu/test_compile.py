@@ -1,4 +1,4 @@
-"""What the machine code of the kernels is like, on GPUs that need not be here.
+"""The machine code of the kernels, for GPUs that this machine need not have.
 
 All kernels in all variants that the launchers produce: the semirings with their charts, the best tree and samples,
 float32 and float64, one warp and four, for NVIDIA's sm_80, sm_90 and sm_100 and AMD's gfx942; 16-bit scores on the
@@ -68,18 +68,18 @@ def test_a_barrier_on_every_path_from_reading_items_to_writing_them(nvidia):
 
 
 def test_a_missing_barrier_would_be_seen(tmp_path):
-    # The cache knows nothing of the barriers that are taken away: another one.
+    # The compiler's cache does not see that barriers are removed, so another directory is used.
     compiled = compile_kernels("--without-barriers", "cuda:90", TRITON_CACHE_DIR=str(tmp_path))
     assert {r["kernel"] for r in compiled["reports"]} == set(compiled["kernels"])
     sweeps = [r for r in compiled["reports"] if r["kernel"] != "walk_kernel"]
     assert all(r["store_to_next_turn"] for r in sweeps)
-    # In a walk there remains the barrier of a reduction, after the stores.
+    # A walk still has the barrier of its reduction, after the stores.
     walks = [r for r in compiled["reports"] if r["kernel"] == "walk_kernel"]
     assert all(r["load_to_store"] for r in walks)
 
 
 def test_barriers_on_amd(reports):
-    """With one wave per program there is nobody to wait for, and the compiler drops them."""
+    """A program of one wave needs none, and the compiler removes them."""
     amd = [r for r in reports if r["target"].startswith("hip")]
     assert amd and all(r["loop_barriers"] for r in amd if r["warps"] > 1)
 
@@ -90,7 +90,7 @@ def test_at_most_two_barriers_per_diagonal(nvidia):
         assert r["loop_barriers"] <= (3 + MORE if r["kernel"] == "walk_kernel" else 2), r
 
 
-# Per term: loads, which the recurrences determine, and all instructions, which are to stay few.
+# Per term: loads, which the recurrences determine, and the limit for all instructions.
 COST = {
     ("inside_kernel", LOG.value): (2, 10),
     ("inside_kernel", DUAL.value): (4, 17),

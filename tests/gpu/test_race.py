@@ -1,4 +1,4 @@
-"""No kernel has a race, and each of them has one without its barriers."""
+"""No kernel has a race, and without its barriers each of them has one."""
 
 import pytest
 import torch
@@ -47,13 +47,13 @@ def test_programs_of_one_launch_must_not_share_a_sentence(monkeypatch):
     monkeypatch.setattr(inside, "sweep", one_launch_of_two_programs)
     with recording() as found:
         run("inside", *batch(6))
-    # The interpreter runs one program after the other, so it is the stores of the second one that come too late.
+    # The interpreter runs one program after the other, so the hazard is in the stores of the second one.
     assert found.hazards["inside_kernel", "store after load, other program"]
 
 
 @pytest.mark.parametrize("name", ["viterbi", "sample"])
 def test_a_walk_has_no_races_in_any_layout(name):
-    """Its blocks may be larger than its number of threads: then a position in a block is no thread."""
+    """Its blocks may have more lanes than the program has threads: then a position in a block is not a thread."""
     with recording(exclusive=True) as found:
         run(name, *batch(6, 3))
     assert "walk_kernel" in found.kernels and not found.hazards

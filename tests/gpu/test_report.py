@@ -12,7 +12,7 @@ from tests.gpu.compiled import MORE, run_compiled
 
 
 def test_report(tmp_path):
-    """The limits are those that test_compile.py asserts for all targets."""
+    """The limits are those of test_compile.py, which asserts them for all targets."""
     path = tmp_path / "report.json"
     shown = run_compiled("perf.gpu.report", "--arch", "sm_90", "--json", str(path))
     rows = json.loads(path.read_text())["kernels"]
@@ -98,7 +98,7 @@ NVIDIA = """
         /*0060*/                   EXIT ;
         /*0070*/                   BRA 0x70;
 """
-# The same, with the end of the outer loop before its begin, as the compiler likes it.
+# The same, with the end of the outer loop before its beginning, as the compiler often places it.
 AMD = """
 	s_mov_b32 s1, 0
 	s_branch .LBB0_2

@@ -1,4 +1,4 @@
-"""Neither the way of launching, nor the size of a tile, nor padding changes a bit; and the results are right."""
+"""Launch shape, tile size and padding change no bit, and the results are right."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ NAMES = ["inside", "inside_outside", "tangent", "viterbi", "max_marginals", "sam
 
 
 def batch(dtype: torch.dtype):
-    """Lengths that end a tile of 4 early, exactly and late; forbidden arcs; NaN in the dead cells."""
+    """Lengths that end before, at and after the end of a tile of 4; forbidden arcs; NaN where there is no arc."""
     lengths = torch.tensor([7, 4, 0, 3, 1])
     scores = 3 * torch.randn(5, 8, 8, dtype=dtype)
     scores[torch.rand_like(scores) < 0.1] = -torch.inf
@@ -21,7 +21,7 @@ def batch(dtype: torch.dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", NAMES)
-def test_all_ways_of_launching_agree_bitwise(name, dtype):
+def test_all_launch_shapes_agree_bitwise(name, dtype):
     scores, lengths = batch(dtype)
     whole = run(name, scores, lengths)
     for shape in SHAPES:
@@ -42,7 +42,7 @@ def test_the_pitch_does_not_matter_bitwise(name):
 
 
 @pytest.mark.parametrize("name", [*NAMES, "topk"])
-def test_what_is_in_new_memory_does_not_matter(name):
+def test_uninitialised_memory_does_not_matter(name):
     scores, lengths = batch(torch.float32)
     torch.use_deterministic_algorithms(True)  # which also fills new memory with NaN, or the largest integer
     try:
@@ -80,7 +80,7 @@ def test_more_lanes_than_a_block():
     torch.testing.assert_close(marginals[:, :, 1:].sum(1), torch.ones(1, 34), rtol=0, atol=1e-5)
 
 
-def test_which_way():
-    """One program per sentence, but for few long sentences."""
+def test_which_launch_shape():
+    """One program per sentence, except for few long sentences."""
     assert one_program_per_sentence(1, 40) and one_program_per_sentence(1000, 500)
     assert not one_program_per_sentence(1, 500)

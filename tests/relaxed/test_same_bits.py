@@ -1,17 +1,14 @@
 """A relaxed tree has the same bits, whatever it is computed with."""
 
-import importlib
 import math
 
 import pytest
 import torch
 
 from tests.cases import lay_out
-from tests.relaxed.definition import (
-    long_batch,
-    value_and_gradient,
-)
+from tests.relaxed.definition import long_batch, value_and_gradient
 from tests.threads import threads
+from tritree.cpu import backend as cpu
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -34,17 +31,16 @@ def test_batch_padding_and_strides_do_not_matter_bitwise(backend, dtype):
 
 
 def test_threads_and_old_workspaces_do_not_matter_bitwise(monkeypatch):
-    cpu = importlib.import_module("tritree.cpu.backend")
     scores, lengths = long_batch(torch.float32, B=30)
     expected = value_and_gradient(scores, lengths)
-    workspace = cpu.pool.workspace
+    workspace = cpu.threads.workspace
 
     def filled_with_nan(size, dtype):
         work = workspace(size, dtype)
         work.fill(math.nan)
         return work
 
-    monkeypatch.setattr(cpu.pool, "workspace", filled_with_nan)
+    monkeypatch.setattr(cpu.threads, "workspace", filled_with_nan)
     monkeypatch.setattr(cpu, "WORTH_A_THREAD", 1)
     for number in (1, 3):
         with threads(number):

@@ -1,11 +1,4 @@
-"""The CPU backend: Numba kernels with sentences in SIMD lanes.
-
-Read it in this order: vector.py and exp.py (the vector type), numbers.py and gradients.py, layout.py,
-inside.py and outside.py (the recurrences), emit.py, tile.py and tiled.py (the same, fast; choose.py chooses),
-trust.py (why the fast numbers are accurate), lanes.py (scores in, marginals out), walk.py (from a chart to a tree).
-posterior.py, tangent.py, viterbi.py, topk.py, max_marginals.py, sample.py and relaxed.py put these together; is_tree.py
-looks at trees; this file hands out the work.
-"""
+"""The functions that operators call: they allocate results, choose numbers and threads, and run a kernel."""
 
 import numpy as np
 import torch
@@ -13,20 +6,18 @@ from torch import Tensor
 
 from tritree.conventions import bad_length, result_dtype
 from tritree.cpu import threads
-from tritree.cpu.chart.layout import workspace_size
+from tritree.cpu.chart.layout import Soft, SoftGradient, workspace_size
 from tritree.cpu.chart.numbers import Dual, Linear, Max, Scaled, ScaledDual
 from tritree.cpu.chart.trust import LONGEST_TRUSTED
-from tritree.cpu.kernels.is_tree import are_trees as are_trees_kernel
-from tritree.cpu.kernels.max_marginals import max_marginals as max_marginals_kernel
-from tritree.cpu.kernels.posterior import posterior
-from tritree.cpu.kernels.relaxed import Soft, SoftGradient
-from tritree.cpu.kernels.relaxed import relaxed as relaxed_kernel
-from tritree.cpu.kernels.relaxed import relaxed_gradient as relaxed_gradient_kernel
-from tritree.cpu.kernels.sample import sample as sample_kernel
-from tritree.cpu.kernels.tangent import tangent as tangent_kernel
-from tritree.cpu.kernels.topk import topk as topk_kernel
-from tritree.cpu.kernels.viterbi import viterbi as viterbi_kernel
-from tritree.cpu.order import plan
+from tritree.cpu.kernels.is_tree import are_trees_kernel
+from tritree.cpu.kernels.max_marginals import max_marginals_kernel
+from tritree.cpu.kernels.posterior import posterior_kernel
+from tritree.cpu.kernels.relaxed import relaxed_gradient_kernel, relaxed_kernel
+from tritree.cpu.kernels.sample import sample_kernel
+from tritree.cpu.kernels.tangent import tangent_kernel
+from tritree.cpu.kernels.topk import topk_kernel
+from tritree.cpu.kernels.viterbi import viterbi_kernel
+from tritree.cpu.order import longest_first
 from tritree.cpu.simd.vector import VECTOR_BYTES
 
 __all__ = [
@@ -42,30 +33,30 @@ __all__ = [
     "viterbi",
 ]
 
-# Nanoseconds for a sentence of N nodes, divided by N³ (by N², for a sample or one of k trees): only to decide how many
-# threads pay.
-INSIDE, INSIDE_OUTSIDE, TANGENT, VITERBI, SAMPLE = 0.06, 0.12, 0.6, 0.04, 2.0
-MAX_MARGINALS, ONE_OF_K = 0.1, 2.0
-SCALED = 10  # times that, with exponents
+# Nanoseconds for a sentence of N nodes, divided by N³ (by N² for a sample or one of k trees). They only decide how many
+# threads are used.
+INSIDE, INSIDE_OUTSIDE, TANGENT, VITERBI, MAX_MARGINALS = 0.06, 0.12, 0.6, 0.04, 0.1
 RELAXED, RELAXED_GRADIENT = 0.8, 2.0
+SAMPLE, ONE_OF_K = 2.0, 2.0
+SCALED = 10  # times as much with Scaled numbers
 WORTH_A_THREAD = 100_000  # nanoseconds
+PARTS_PER_THREAD = 4  # where the samples of a few sentences are cut into pieces, so that threads end together
 _FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 _TORCH = {np.dtype(np.float32): torch.float32, _FLOAT64: torch.float64, _INT64: torch.int64}
-PARTS_PER_THREAD = 4  # of a few sentences' samples, so that all end at about the same time
 
 
 def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     batch = _Batch(scores, lengths)
     array, log_z = batch.new(_FLOAT64)
     nothing = np.empty((0, 0, 0), batch.dtype)
-    batch.run_with_fallback(posterior, Linear, Scaled, INSIDE, single_root, array, nothing)
+    batch.run_with_fallback(posterior_kernel, Linear, Scaled, INSIDE, single_root, array, nothing)
     return log_z
 
 
 def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
     batch = _Batch(scores, lengths)
     (z, log_z), (mu, marginals) = batch.new(_FLOAT64), batch.new(batch.dtype, batch.N, batch.N)
-    batch.run_with_fallback(posterior, Linear, Scaled, INSIDE_OUTSIDE, single_root, z, mu)
+    batch.run_with_fallback(posterior_kernel, Linear, Scaled, INSIDE_OUTSIDE, single_root, z, mu)
     return log_z, marginals
 
 
@@ -109,7 +100,7 @@ def sample(scores: Tensor, lengths: Tensor, seed: Tensor, num_samples: int, sing
 
 
 def are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """[*] bool for heads [*, N], of which the last dimensions are those of lengths."""
+    """[*] bool for heads [*, N]; the shape of lengths is the last dimensions of *."""
     result = torch.empty(heads.shape[:-1], dtype=torch.bool)
     flat = heads.to(torch.int64).reshape(result.numel(), heads.shape[-1]).contiguous().numpy()
     n = lengths.expand(result.shape).reshape(-1).contiguous().numpy()
@@ -134,7 +125,7 @@ def relaxed_gradient(scores: Tensor, lengths: Tensor, grad: Tensor, temperature:
 
 
 class _Batch:
-    """Scores and lengths as dense arrays, in a dtype that the kernels have. (There is no bfloat16 in numpy.)"""
+    """Scores and lengths as contiguous arrays. Scores are float32 or float64: numpy has no bfloat16."""
 
     def __init__(self, scores, lengths):
         dtype = result_dtype(scores.dtype)
@@ -143,7 +134,7 @@ class _Batch:
         self.scores, self.lengths = scores.contiguous().numpy(), lengths.contiguous().numpy()
         self.N, self.dtype = self.scores.shape[1], self.scores.dtype
         self.order = np.empty(self.lengths.size, np.int64)
-        longest, self.work = plan(self.lengths, self.N, self.order)
+        longest, self.work = longest_first(self.lengths, self.N, self.order)
         if longest < 0:
             raise bad_length(self.lengths, self.N)
         self.nodes = longest + 1
@@ -151,13 +142,13 @@ class _Batch:
     def new(self, dtype, *shape):
         """An array for results, and the tensor that holds it.
 
-        It is torch that allocates, at multiples of 64 bytes: products of matrices may round differently elsewhere.
+        Torch allocates it, at a multiple of 64 bytes: matrix products of the result may round differently otherwise.
         """
         tensor = torch.empty((self.order.size, *shape), dtype=_TORCH[dtype])
         return tensor.numpy(), tensor
 
     def run_with_fallback(self, kernel, fast, exact, cost, *args, num_samples=None):
-        """Runs the kernel in the linear domain, and again with exponents for the sentences that it refuses."""
+        """Runs the kernel with fast numbers, and again with exact ones for the sentences that it refuses."""
         refused, trusted = np.zeros(self.order.size, np.bool_), self.order
         if self.nodes > LONGEST_TRUSTED + 1:
             refused = self.lengths > LONGEST_TRUSTED
@@ -168,7 +159,7 @@ class _Batch:
             self.run(kernel, exact, again, cost * SCALED, (refused, True), *args, num_samples=num_samples)
 
     def run(self, kernel, kind, sentences, cost, options, *args, num_samples=None):
-        """Runs the kernel over the groups of these sentences, on as many threads as pay for themselves."""
+        """Runs the kernel over the groups of these sentences, with one more thread for each WORTH_A_THREAD of work."""
         if sentences.size == 0:
             return
         dtype = self.dtype if kind is Max else _FLOAT64
@@ -179,7 +170,7 @@ class _Batch:
         num_threads = min(torch.get_num_threads(), 1 + int(cost * self.work / WORTH_A_THREAD))
         parts = groups
         if num_samples is not None:
-            # Every piece repeats the inside pass, which must not outweigh its samples.
+            # Every piece repeats the inside pass: its samples must be enough to outweigh that.
             pieces = max(1, min(num_threads * PARTS_PER_THREAD // groups, num_samples // self.nodes))
             args, parts = (*args, pieces), groups * pieces
 

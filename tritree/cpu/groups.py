@@ -1,7 +1,12 @@
-"""How threads share a batch: each takes the next part when it is done with its last.
+"""How threads share a batch: each takes the next group of sentences when it has finished its last one.
 
-`progress` is an array that all of them see: how many parts are taken and how many are finished, on cache lines of their
-own. Taking a part is one atomic instruction, without the GIL, so that parts can be as small as one group of sentences.
+A group has as many sentences as a vector has lanes. They follow each other in `order`, so they have similar lengths. A
+group that is not full repeats its first sentence, whose results are then computed and written more than once: no lane
+needs special treatment.
+
+What a thread takes is a part: a group, or for samples one of several `pieces` of a group's samples. `progress` is an
+array that all threads of a call see. It counts the parts that are taken and those that are finished, on cache lines of
+their own. Taking a part is one atomic instruction and needs no GIL, so a part can be as small as one group.
 """
 
 import numpy as np
@@ -9,8 +14,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tritree.cpu.simd.jit import kernel
-from tritree.cpu.simd.vector import address
+from tritree.cpu.chart.lanes import Members
+from tritree.cpu.simd.jit import inline, kernel
+from tritree.cpu.simd.vector import address, lanes
 
 _LINE = 8  # int64 per cache line
 _SPINS = 100_000  # about 50 µs: less than it takes to sleep and be woken
@@ -22,7 +28,7 @@ def new_progress():
 
 @intrinsic
 def _add_one(typingctx, pointer, index):
-    """pointer[index] += 1, in one piece. The value before."""
+    """pointer[index] += 1, atomically. Returns the value before."""
     if pointer != types.CPointer(types.int64):
         return None
 
@@ -34,7 +40,7 @@ def _add_one(typingctx, pointer, index):
 
 @intrinsic
 def _read(typingctx, pointer, index):
-    """pointer[index], whoever wrote it."""
+    """pointer[index], atomically: as the thread that wrote last left it."""
     if pointer != types.CPointer(types.int64):
         return None
 
@@ -44,22 +50,45 @@ def _read(typingctx, pointer, index):
     return types.int64(pointer, types.intp), emit
 
 
-@kernel
+@inline
 def take(progress):
-    """The next part's number."""
+    """The number of the next part."""
     return _add_one(address(progress), 0)
 
 
-@kernel
+@inline
 def finish(progress):
-    """One more part is finished."""
+    """Counts one more part as finished."""
     _add_one(address(progress), _LINE)
 
 
 @kernel
-def all_finished(progress, count, patiently):
-    """Whether `count` parts are finished, or will be within a few dozen microseconds if asked `patiently`."""
-    spins = _SPINS if patiently else 1
+def all_finished(progress, count, spin):
+    """Whether `count` parts are finished. With `spin`, waits up to a few dozen microseconds for them."""
+    spins = _SPINS if spin else 1
     while spins > 0 and _read(address(progress), _LINE) < count:
         spins -= 1
     return spins > 0
+
+
+@inline
+def new_members(work):
+    cell = lanes(address(work))
+    return Members(np.empty(cell, np.int64), np.empty(cell, np.int64), np.empty(cell, np.int64), np.full(1, -1))
+
+
+@inline
+def next_group(members, order, lengths, progress, pieces=1):
+    """Finishes the part that `members` holds, if any, and takes the next one. Returns whether there was one."""
+    if members.part[0] >= 0:
+        finish(progress)
+    cell = members.sentences.size
+    part = members.part[0] = take(progress)
+    first = part // pieces * cell
+    if first >= order.size:
+        return False
+    for lane in range(cell):
+        b = order[first + lane if first + lane < order.size else first]
+        members.sentences[lane] = b
+        members.words[lane] = lengths[b]
+    return True

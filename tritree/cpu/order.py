@@ -1,4 +1,4 @@
-"""In which order the sentences of a batch are taken."""
+"""The order in which the sentences of a batch are taken."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from tritree.cpu.simd.jit import kernel
 
 
 @kernel
-def plan(lengths, N, order):
-    """Fills `order` with the sentences, the longest first, equal ones as they come. Returns (longest, work).
+def longest_first(lengths, N, order):
+    """Fills `order` with the sentences, the longest first, equally long ones as they come. Returns (longest, work).
 
-    Groups of neighbours then have similar lengths, and threads that take the longest first end at about the same time.
-    `longest` is the number of words of the longest sentence, or −1 if a length is not in 0 … N − 1. `work` is
-    Σ (n + 1)³.
+    Neighbours in this order have similar lengths and form groups. Threads end at about the same time, because the short
+    sentences come last. `longest` is the number of words of the longest sentence, or −1 if a length is not in
+    0 … N − 1. `work` is Σ (n + 1)³.
     """
     begin = np.zeros(N + 1, np.int64)
     longest, work = 0, 0.0

@@ -1,7 +1,7 @@
-"""The Triton backend: seven functions over flat batches, scores [B, N, N] and lengths [B] (tritree/operators.py)."""
+"""The functions that operators call, over flat batches: scores [B, N, N] and lengths [B]."""
 
-from tritree.gpu.inside import inside
-from tritree.gpu.outside import inside_outside, max_marginals
+from tritree.gpu.max_marginals import max_marginals
+from tritree.gpu.posterior import inside, inside_outside
 from tritree.gpu.sample import sample
 from tritree.gpu.tangent import tangent
 from tritree.gpu.topk import topk

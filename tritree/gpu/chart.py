@@ -1,27 +1,27 @@
-"""Where an item lives in memory, and how the work is cut into programs.
+"""Where an item is in memory, and how the work is divided into programs.
 
 A chart is stored by diagonals: chart[b, w, plane, i] belongs to the span (i, j = i + w) of sentence b. The spans of a
 diagonal are computed side by side, the span from i in lane i, so the loads of every recurrence are contiguous in i.
-A plane is one kind of number. There are up to
+A plane is one kind of number:
 
     CR, CL      C[i,j] and C[j,i]: the head is the left or the right end
     IR, IL      I[i,j] and I[j,i], which are stored with the span without the head: (i+1, j) and (i, j−1)
     GX, GR, GL  for the sums X{i,j}, C[i,j] and C[j,i]: a = Σ 2^(x−m) over their terms x, which the outside pass
                 replaces by G (outside.py); for MAX the split index of the best term
-    MX, MR, ML  and m, their largest term
+    MX, MR, ML  m, the largest term of these sums
     D + plane   the derivative, for the planes up to GL
 
-On diagonal 0 are the axioms C[m,m]; on diagonal n, where there is no I, in the plane TOP the column maximum of word m.
+Diagonal 0 has the axioms C[m,m]. On diagonal n there is no I: the plane TOP has the column maximum of word m there.
 
 PITCH, the length of a row, is a constant of the kernel, so the step to a neighbouring span costs no arithmetic:
 
     (i, j) → (i, j+1)   + ROW          (i, j) → (i−1, j)   + ROW − 1
     (i, j) → (i, j−1)   − ROW          (i, j) → (i+1, j)   − ROW + 1          ROW = PLANES · PITCH
 
-It is a power of two, so that few compiled kernels serve all N.
+It is a power of two: a few compiled kernels are enough for all N.
 
-A lane goes through the terms of its span alone and shares nothing with the other lanes. Hence no bit of a result
-depends on the block size, on the padding, or on which of the two ways of launching is taken.
+A lane adds up all terms of its span itself and shares nothing with other lanes. So no bit of a result depends on the
+block size, on the padding, or on the launch shape.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ MX, MR, ML = (tl.constexpr(plane) for plane in range(7, 10))
 D = tl.constexpr(10)
 TOP = IR
 
-# How many planes: C and I alone, up to GL, up to ML, or with derivatives.
+# How many planes a chart has: C and I only, up to GL, up to ML, or with derivatives.
 WEIGHTS, BACKPOINTERS, STATES, DERIVATIVES = 4, 7, 10, 17
 
 
@@ -54,16 +54,16 @@ def new_chart(scores: Tensor, planes: int) -> Tensor:
 
 
 def one_program_per_sentence(B: int, N: int) -> bool:
-    """Whether one launch walks over all diagonals, or every diagonal has a launch of its own.
+    """Whether one program goes over all diagonals of its sentence, or every diagonal has a launch of its own.
 
-    A program that walks over all diagonals of its sentence saves N − 1 launches, but it keeps only one multiprocessor
-    busy. N launches are better where diagonals are long and sentences too few to fill the device.
+    One program per sentence saves N − 1 launches, but it keeps only one multiprocessor busy. N launches are better
+    where diagonals are long and sentences too few to fill the device.
     """
     return N <= 256 or B >= 128
 
 
 def block_size(pitch: int) -> int:
-    """As long as the longest diagonal, up to four warps: one for each scheduler of a multiprocessor."""
+    """Lanes of a tile: the longest diagonal, but at most four warps, one for each scheduler of a multiprocessor."""
     return min(pitch, 128)
 
 
@@ -73,14 +73,14 @@ def num_warps(block: int) -> int:
 
 
 def sweep(kernel, chart: Tensor, *args, downwards: bool = False, **options) -> None:
-    """Run a kernel over all diagonals. Its last arguments say which of them are its own: first ≤ w < last."""
+    """Runs a kernel over all diagonals. A launch does first ≤ w < last, which are the kernel's last arguments."""
     B, N, planes, pitch = chart.shape
     block = block_size(pitch)
     options |= {"PLANES": planes, "PITCH": pitch, "BLOCK": block, "num_warps": num_warps(block)}
     options["enable_fp_fusion"] = True  # the default, which Triton 3.10 will change
     if torch.version.cuda:
-        # Left alone, ptxas squeezes these kernels into 32 registers, for more warps than there ever are, and then
-        # has too few of them to keep loads in flight.
+        # Without a limit ptxas takes 32 registers, which allows more warps than there ever are and leaves too few
+        # registers to keep loads in flight.
         options["maxnreg"] = 16 * chart.element_size()
     with launching(chart):
         if one_program_per_sentence(B, N):
@@ -92,14 +92,14 @@ def sweep(kernel, chart: Tensor, *args, downwards: bool = False, **options) -> N
 
 @contextlib.contextmanager
 def launching(tensor: Tensor):
-    """On the tensor's device; and under the interpreter NumPy does not warn of log2(0), which is meant."""
+    """On the tensor's device. NumPy, which the interpreter uses, does not warn of log2(0), which is intended."""
     with torch.cuda.device_of(tensor), np.errstate(all="ignore"):
         yield
 
 
 @triton.jit
 def num_words(lengths, b, N):
-    """Kept in range: a wrong length gives wrong results, but no access outside the tensors."""
+    """The length, clamped: a wrong length gives wrong results, but no access outside the tensors."""
     return tl.minimum(tl.maximum(tl.load(lengths + b), 0), N - 1).to(tl.int32)
 
 

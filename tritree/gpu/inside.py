@@ -8,9 +8,9 @@
 
 X{i,j}, C[i,j] and C[j,i] run over the same pairs of narrower spans, (i,k) and (k,j), so one loop adds to all three.
 
-A score counts relative to the largest one of its column. Each tree has one arc into every word, so this shifts log Z by
-the sum of these maxima and changes nothing else, and the chart holds numbers near 0 however large the scores are. MAX
-takes the scores as they are: it only adds and compares, and all backends are to make the same roundings.
+Scores are taken relative to the largest one of their column. Each tree has one arc into every word, so this shifts
+log Z by the sum of these maxima and changes nothing else, and the numbers in the chart are near 0 however large the
+scores are. MAX takes the scores as they are: it only adds and compares, and all backends must round alike.
 """
 
 import torch
@@ -30,7 +30,6 @@ from tritree.gpu.chart import (
     MR,
     MX,
     TOP,
-    WEIGHTS,
     D,
     load,
     new_chart,
@@ -38,7 +37,7 @@ from tritree.gpu.chart import (
     store,
     sweep,
 )
-from tritree.gpu.semiring import DUAL, INF, LOG, MAX, PROPAGATE, kept, lowest, plus, times, value, zero
+from tritree.gpu.semiring import DUAL, INF, MAX, PROPAGATE, kept, lowest, plus, times, value, zero
 
 LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 
@@ -55,7 +54,7 @@ def word_tile(
     scores, direction, chart, tops, n, i0,
     PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
-    """A tile of diagonal 0: the axioms, and the largest finite score of each column with the direction there."""
+    """A tile of diagonal 0: the axioms, and the largest finite score of each column with the direction of that arc."""
     dtype: tl.constexpr = chart.dtype.element_ty
     m = i0 + tl.arange(0, BLOCK)
     live = m <= n
@@ -85,11 +84,11 @@ def arc(scores, direction, tops, h, m, n, live, PITCH: tl.constexpr, SEMIRING: t
     else:
         top, d_top = load(tops + m, TOP, PITCH, SEMIRING)
         possible = s != -INF
-        # Scores like finfo.min are finite and stay so: the sum of n of them is above half of lowest().
+        # Scores like finfo.min must stay finite: the sum of n of them is above half of lowest().
         floor = lowest(dtype) / 4 / n.to(dtype)
         s = tl.where(possible, LOG2E * tl.maximum(s - top, floor, PROPAGATE), -INF)
         if SEMIRING == DUAL:
-            # As with scores, only differences within a column matter. They are kept so small that n² of them add up.
+            # As with scores, only differences within a column matter. They are clamped: a sum of n² must be finite.
             limit: tl.constexpr = lowest(dtype) * 2.0**-31
             d = tl.load(entry(direction, h, m), mask=live & possible, other=0.0) - d_top
             return s, tl.minimum(tl.maximum(d, limit, PROPAGATE), -limit, PROPAGATE)
@@ -117,14 +116,14 @@ def inside_tile(
     ROW: tl.constexpr = PLANES * PITCH
     lane = i0 + tl.arange(0, BLOCK)
     live = lane <= n - w
-    # Lanes past the end repeat the last span and store nothing, so that the loop needs no masks.
+    # Lanes past the end repeat the last span and store nothing: the loop needs no masks.
     i = tl.minimum(lane, n - w)
     j = i + w
     ij = chart + w * ROW + i
 
     X, R, L = zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING)
     ik, kj = chart + ROW + i, ij - ROW + 1
-    # The compiler unrolls the shorter loops by itself.
+    # The loops of LOG and MAX are shorter: the compiler unrolls them without being told.
     for r in tl.range(1, w, loop_unroll_factor=2 if SEMIRING == DUAL else 1):
         k = i + r
         X = plus(X, product(ik - ROW, CR, kj, CL, PITCH, SEMIRING), k - 1, SEMIRING)  # C[i,k−1] ⊗ C[j,k]
@@ -139,7 +138,7 @@ def inside_tile(
     R = plus(R, i_right, j, SEMIRING)  # I[i,j] ⊗ C[j,j]
     L = plus(L, i_left, i, SEMIRING, RISING=False)  # I[j,i] ⊗ C[i,i]
     c_right, c_left = value(R, SEMIRING), value(L, SEMIRING)
-    # With a single root X{0,j} may use no C[0,k] but the axiom. They have no other use, except as the goal.
+    # With a single root X{0,j} may use no C[0,k] but the axiom. C[0,k] has no other use, except as the goal.
     c_right = tl.where((single_root != 0) & (i == 0) & (w < n), -INF, c_right[0]), c_right[1]
 
     store(ij - ROW + 1, IR, i_right, live, PITCH, SEMIRING)
@@ -199,14 +198,9 @@ def run_inside(
 ) -> tuple[Tensor, Tensor]:
     """The goal [B], and the chart."""
     chart = new_chart(scores, planes)
-    # Zero, because a sentence without words has no diagonal that would store its goal.
+    # Zero, because no diagonal stores the goal of a sentence without words.
     goal = scores.new_zeros(scores.shape[0], dtype=chart.dtype if semiring is MAX else torch.float64)
     direction = scores if direction is None else direction
     matrices = scores, *scores.stride(), direction, *direction.stride()
     sweep(inside_kernel, chart, *matrices, lengths.contiguous(), goal, int(single_root), SEMIRING=semiring.value)
     return goal, chart
-
-
-def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """log Z [B], float64."""
-    return run_inside(scores, lengths, single_root, LOG, WEIGHTS)[0]

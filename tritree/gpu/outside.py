@@ -1,8 +1,7 @@
 """The outside pass: the expected counts of all items, from the goal down. Those of I[h,m] are the marginals.
 
-A sum with the expected count g hands it down to its terms x, to each its share 2^(x−m) / a, where m and
-a = Σ 2^(x−m) are what the inside pass kept of the sum. So with G = g / a an item gathers, from all the terms that it
-is a factor of,
+A sum with the expected count g gives each of its terms x the share 2^(x−m) / a, where m and a = Σ 2^(x−m) are what the
+inside pass kept of the sum. So with G = g / a an item gathers, from all terms in which it is a factor,
 
     goal        g(C[0,n]) = 1
     join        g(C[i,k]) = Σ j beyond k   G(X{i,j}) · 2^(C[i,k] + C[j,k+1] − m(X{i,j}))
@@ -10,16 +9,16 @@ is a factor of,
     complete    μ[h,m]    = Σ k beyond m   G(C[h,k]) · 2^(I[h,m] + C[m,k] − m(C[h,k]))        k = m included
     attach      g(X{i,j}) = μ[i,j] + μ[j,i]
 
-The exponents are the very numbers that the inside pass formed: none is positive, so nothing overflows, and the
+The exponents are the same numbers that the inside pass computed: none is positive, so nothing overflows, and the
 shares of a sum add up to 1 whatever the magnitude of the scores.
 
 With derivatives: a term T has the derivative T · d ln T, and ln T is the sum of the logarithms of its two factors
-and of g / (value of the sum). The derivative of that last one, dg/g − d(value), is stored as that of G. The item that
-gathers is a factor of all its terms, so its part, Σ T · d ln item, is added at the end.
+and of g / (value of the sum). The derivative of the latter, dg/g − d(value), is stored as that of G. The item that
+gathers is a factor of all its terms, so its own part, Σ T · d ln item, is added at the end.
 
-MAX is the same in logarithms, with a maximum in the place of each sum, and a = 1: g is how much the best tree with the
-item is worse than the best tree, 0 or less, and a sum hands down g + (x − m). The "marginal" of an arc, added to the
-best score, is the score of the best tree that has it.
+MAX is the same in logarithms, with a maximum in place of each sum, and a = 1. There g is the score of the best tree
+with the item, relative to the best tree: 0 or less. A sum gives its term x the number g + (x − m). The "marginal" of an
+arc, plus the best score, is the score of the best tree that has it.
 """
 
 import torch
@@ -27,14 +26,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tritree.gpu.chart import CL, CR, GL, GR, GX, IL, IR, ML, MR, MX, STATES, D, load, num_words, store, sweep
-from tritree.gpu.inside import run_inside
-from tritree.gpu.semiring import DUAL, INF, LOG, MAX, PROPAGATE
+from tritree.gpu.chart import CL, CR, GL, GR, GX, IL, IR, ML, MR, MX, D, load, num_words, store, sweep
+from tritree.gpu.semiring import DUAL, INF, MAX, PROPAGATE
 
 
 @triton.jit
 def share(G, x, m, SEMIRING: tl.constexpr):
-    """What the term x receives of G."""
+    """The share of G that the term x receives."""
     if SEMIRING == MAX:
         return tl.where(x == -INF, -INF, G + (x - m))
     else:
@@ -46,7 +44,7 @@ def term(
     parent, G: tl.constexpr, M: tl.constexpr, sibling, S: tl.constexpr, item,
     PITCH: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
-    """What a sum hands down to the term in which the sibling meets the item; the derivative without the item's part."""
+    """What a sum gives to the term sibling ⊗ item. The derivative lacks the item's own part."""
     x = tl.load(sibling + S * PITCH) + item
     t = share(tl.load(parent + G * PITCH), x, tl.load(parent + M * PITCH), SEMIRING)
     if SEMIRING == DUAL:
@@ -57,7 +55,7 @@ def term(
 
 @triton.jit
 def add(g, t, SEMIRING: tl.constexpr, mask=True):
-    """g + t in lanes of the mask, g elsewhere."""
+    """g + t in the lanes of the mask, g elsewhere."""
     if SEMIRING == MAX:
         return tl.where(mask, tl.maximum(g[0], t[0], PROPAGATE), g[0]), g[1]
     else:
@@ -65,14 +63,14 @@ def add(g, t, SEMIRING: tl.constexpr, mask=True):
 
 
 @triton.jit
-def of(item, g):
-    """What an item gathered, with its own part of the derivative."""
+def with_own_derivative(item, g):
+    """What an item has gathered, with the item's own part of the derivative added."""
     return g[0], g[1] + g[0] * item[1]
 
 
 @triton.jit
 def put_g(ij, G: tl.constexpr, g, d_value, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
-    """G = g / a of a sum, which takes the place of a. An impossible sum has a = 0 and nothing to hand down."""
+    """Stores G = g / a of a sum in place of a. An impossible sum has a = 0; its G is 0."""
     if SEMIRING == MAX:
         weight = g[0], 0.0
     else:
@@ -95,7 +93,7 @@ def outside_tile(
     ROW: tl.constexpr = PLANES * PITCH
     lane = i0 + tl.arange(0, BLOCK)
     live = lane <= n - w
-    # Lanes past the end repeat the last span and store nothing, so that the loop needs no masks.
+    # Lanes past the end repeat the last span and store nothing: the loop needs no masks.
     i = tl.minimum(lane, n - w)
     j = i + w
     ij = chart + w * ROW + i
@@ -105,12 +103,12 @@ def outside_tile(
     none = tl.full([BLOCK], -INF, dtype) if SEMIRING == MAX else zeros
     g_right, g_left, mu_right, mu_left = (none, zeros), (none, zeros), (none, zeros), (none, zeros)
 
-    # The wider spans are (i, j') with j < j' ≤ n and (i', j) with 0 ≤ i' < i: n − j of the one kind and i of the
-    # other, n − w in all, the same for every lane. So in each step a lane takes one, first those to the right, and
-    # none is ever idle. Those to the left come widest first: then lanes that look left do so on one diagonal.
-    # Each of them has a term for g(C[i,j]), a term for g(C[j,i]), and one for μ[i,j] or, on the left, μ[j,i]. The chart
-    # is such that, on the left, all siblings are one plane before those on the right, in the same places; the sums
-    # are one plane after, but for GX in the place of GL, which is two before.
+    # The wider spans are (i, j') with j < j' ≤ n, on the right, and (i', j) with 0 ≤ i' < i, on the left: n − j of the
+    # one kind and i of the other. That is n − w in every lane, so a lane takes one in each step, first those on the
+    # right, and no lane is ever idle. Those on the left come widest first: then all lanes that look left are on one
+    # diagonal. Each span has a term for g(C[i,j]), one for g(C[j,i]), and one for μ[i,j] or, on the left, μ[j,i].
+    # Planes are numbered such that one address serves both sides. On the left, all siblings are one plane before those
+    # on the right, in the same places. The sums are one plane after; only GX, in place of GL, is two before.
     for t in tl.range(1, n - w + 1, loop_unroll_factor=2):
         right = t <= n - j
         step = tl.where(right, t * ROW, (n - w + 1 - t) * (ROW - 1) + PITCH)
@@ -125,16 +123,16 @@ def outside_tile(
         x = term(wider, GR, MR, beside, CL, tl.where(right, i_right[0], i_left[0]), PITCH, SEMIRING)
         mu_right, mu_left = add(mu_right, x, SEMIRING, right), add(mu_left, x, SEMIRING, ~right)
     goal = tl.where(w == n, 0.0, -INF) if SEMIRING == MAX else tl.where(w == n, 1.0, 0.0)
-    g_right = add(of(c_right, g_right), (goal, 0.0), SEMIRING)
-    g_left = of(c_left, g_left)
+    g_right = add(with_own_derivative(c_right, g_right), (goal, 0.0), SEMIRING)
+    g_left = with_own_derivative(c_left, g_left)
 
     # I[i,j] C[j,j] in C[i,j], and I[j,i] C[i,i] in C[j,i]
     G = put_g(ij, GR, g_right, c_right[1], live, PITCH, SEMIRING)
     t = share(G[0], i_right[0], tl.load(ij + MR * PITCH), SEMIRING)
-    mu_right = of(i_right, add(mu_right, (t, t * G[1]), SEMIRING))
+    mu_right = with_own_derivative(i_right, add(mu_right, (t, t * G[1]), SEMIRING))
     G = put_g(ij, GL, g_left, c_left[1], live, PITCH, SEMIRING)
     t = share(G[0], i_left[0], tl.load(ij + ML * PITCH), SEMIRING)
-    mu_left = of(i_left, add(mu_left, (t, t * G[1]), SEMIRING))
+    mu_left = with_own_derivative(i_left, add(mu_left, (t, t * G[1]), SEMIRING))
     # attach
     d_x = tl.load(ij + (D + GX) * PITCH, mask=live) if SEMIRING == DUAL else 0.0
     put_g(ij, GX, add(mu_right, mu_left, SEMIRING), d_x, live, PITCH, SEMIRING)
@@ -166,17 +164,3 @@ def run_outside(chart: Tensor, lengths: Tensor, semiring: tl.constexpr) -> Tenso
     marginals = chart.new_full((B, N, N), -torch.inf if semiring is MAX else 0.0)
     sweep(outside_kernel, chart, lengths.contiguous(), marginals, downwards=True, SEMIRING=semiring.value)
     return marginals
-
-
-def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
-    """log Z [B], float64, and the marginals [B, N, N]."""
-    log_z, chart = run_inside(scores, lengths, single_root, LOG, STATES)
-    return log_z, run_outside(chart, lengths, LOG)
-
-
-def max_marginals(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """For each arc the score of the best tree that has it, [B, N, N]."""
-    best, chart = run_inside(scores, lengths, single_root, MAX, STATES)
-    relative = run_outside(chart, lengths, MAX)
-    # A best score of NaN or +inf would make NaN of the −inf where there is no tree.
-    return torch.where(relative == -torch.inf, -torch.inf, best[:, None, None] + relative)

@@ -1,8 +1,8 @@
-"""Exact samples: the inside pass, and walks that draw each term with its share of the sum.
+"""Exact samples: the inside pass, and walks that draw each term with the probability of its share of the sum.
 
-The random numbers come from a counter, not from a state: Philox-4x32-10 with the seed as its key and, for expanding
-C[h,m] of sentence b in sample s, the counter (h << 16 | m, b, s, 0). Two of the four words choose k, two choose q. So
-a sample does not depend on the order of the work, and all backends draw alike.
+The random numbers come from a counter, not from a state: Philox-4x32-10 with the seed as its key and, for the expansion
+of C[h,m] of sentence b in sample s, the counter (h << 16 | m, b, s, 0). Two of the four words choose k, two choose q.
+So a sample does not depend on the order of the work, and all backends use the same random bits.
 """
 
 from torch import Tensor

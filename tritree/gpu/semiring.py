@@ -1,18 +1,17 @@
-"""⊕ and ⊗. What differs between logsumexp, its derivative and max is here.
+"""⊕ and ⊗: all that differs between logsumexp, its derivative and max.
 
-A weight is a pair: a number, and its derivative where the semiring has one. ⊕ takes its terms one at a time into
-a state.
+A weight is a pair: a number, and its derivative where the semiring has one. ⊕ adds its terms to a state, one by one.
 
 LOG    weights are base-2 logarithms. The state of a sum is (m, rest): m is the largest term so far, and
        rest = Σ 2^(x−m) over the other terms x, so the value is m + log2(1 + rest). A new term costs one exp2,
-       scale = 2^−|x−m|: either it joins the others, rest + scale; or it is the new m, and all that came before
-       are the others, (1 + rest) · scale. A sum without terms has rest = −1.
+       scale = 2^−|x−m|. If x ≤ m, the rest becomes rest + scale. Else x is the new m, and the rest becomes
+       (1 + rest) · scale. A sum without terms has rest = −1.
 DUAL   LOG, and each weight has the derivative of its natural logarithm along a direction. The state has also
        t = Σ 2^(x−m) dx over all terms; the derivative of the value is the mean t / (1 + rest).
 MAX    weights are scores as they are. The state is the best term and its split index k; the smallest k wins ties.
 
-m starts at a finite number below all weights: so x − m is never inf − inf, and a sum without possible terms
-ends with m finite and 1 + rest = 0.
+m starts at a finite number below all weights. So x − m is never inf − inf, and a sum without possible terms ends with
+m finite and 1 + rest = 0.
 """
 
 import triton
@@ -25,7 +24,7 @@ PROPAGATE = tl.constexpr(tl.PropagateNan.ALL)
 
 @triton.constexpr_function
 def lowest(dtype):
-    """A number below all finite weights; inside.py keeps those above half of it."""
+    """A number below all finite weights: those are above half of it (inside.py)."""
     return -(2.0**1023) if dtype == tl.float64 else -(2.0**127)
 
 
@@ -42,7 +41,7 @@ def zero(BLOCK: tl.constexpr, dtype: tl.constexpr, SEMIRING: tl.constexpr):
 
 @triton.jit
 def plus(state, term, k, SEMIRING: tl.constexpr, RISING: tl.constexpr = True):
-    """The state with one term more, the one of split index k: larger than those before it, unless RISING is false."""
+    """The state with one more term, of split index k. k is larger than all before, unless RISING is false."""
     m, x = state[0], term[0]
     larger = x > m
     if SEMIRING == MAX:
@@ -74,7 +73,7 @@ def value(state, SEMIRING: tl.constexpr):
 
 @triton.jit
 def kept(state, SEMIRING: tl.constexpr):
-    """What a chart keeps of a finished sum, next to m: a = Σ 2^(x−m) or, for MAX, the split index."""
+    """What a chart stores of a finished sum besides m: a = Σ 2^(x−m) or, for MAX, the split index."""
     return state[1] if SEMIRING == MAX else 1.0 + state[1]
 
 

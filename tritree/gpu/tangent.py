@@ -1,7 +1,7 @@
 """The derivative of the marginals along a direction: the Hessian of log Z times a vector.
 
-Both passes once more, each number with its derivative (DUAL in semiring.py; outside.py). Nothing is kept from the
-first time: charts are large, and most of them never see a second derivative.
+Both passes, each number with its derivative (DUAL in semiring.py; outside.py). They are computed anew, because the
+charts of the first derivative are not kept: they are large, and most are never needed again.
 """
 
 from torch import Tensor

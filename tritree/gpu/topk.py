@@ -1,13 +1,16 @@
 """The k best trees, in torch operations on the device: no kernel of its own, and no synchronisation.
 
-All spans of a diagonal at once. An item has the weights of its k best derivations, the best first and −inf where there
-are fewer; a term of its sum is a split and a pair of derivations of the two factors. Of the pairs (l, r), counted from
-0, only those with (l + 1)(r + 1) ≤ k can be among the k best, since all pairs up to them come before: about k·ln k.
-They are laid out in the order that decides between equal weights (split, left, right), and sorted stably.
+All spans of a diagonal are computed at once. An item has the weights of its k best derivations, the best first and −inf
+where there are fewer. A term of its sum is a split and a pair of derivations of the two factors. Of the pairs (l, r),
+counted from 0, only those with (l + 1)(r + 1) ≤ k can be among the k best, because the (l + 1)(r + 1) − 1 pairs below
+(l, r) come first: about k·ln k pairs. They are in the order that decides between equal weights (split, left, right),
+and the sort is stable.
 
-Then all trees are read at once. As in walk.py, a head has at most one item to expand on each side, and in a round all
-of them are expanded; which derivation of an item a tree uses is carried along. There are as many rounds as words.
+Then all trees are read at once. As in walk.py, a head has at most one item to expand on each side, and a round expands
+all of them. With each item goes the rank of the derivation that the tree uses. There are as many rounds as words.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +31,7 @@ def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool) -> tuple[Te
         i = torch.arange(N - w, device=s.device)
         j, q = i + w, i[:, None] + torch.arange(w, device=s.device)
         # join        X{i,j} = ⊕ i≤q<j  C[i,q] ⊗ C[j,q+1]
-        terms = pairs.of(C[:, i[:, None], q], C[:, j[:, None], q + 1])
+        terms = pairs.weights(C[:, i[:, None], q], C[:, j[:, None], q + 1])
         if single_root:
             terms[:, 0, 1:] = -torch.inf
         X, chosen.join[:, i, j] = pairs.best(terms)
@@ -36,17 +39,19 @@ def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool) -> tuple[Te
         I[:, i, j] = X + s[:, i, j].unsqueeze(-1)
         I[:, j, i] = X + s[:, j, i].unsqueeze(-1)
         # complete    C[h,m] = ⊕ q from h to m  I[h,q] ⊗ C[q,m]
-        C[:, i, j], chosen.complete[:, i, j] = pairs.best(pairs.of(I[:, i[:, None], q + 1], C[:, q + 1, j[:, None]]))
-        C[:, j, i], chosen.complete[:, j, i] = pairs.best(pairs.of(I[:, j[:, None], q], C[:, q, i[:, None]]))
+        C[:, i, j], chosen.complete[:, i, j] = pairs.best(
+            pairs.weights(I[:, i[:, None], q + 1], C[:, q + 1, j[:, None]])
+        )
+        C[:, j, i], chosen.complete[:, j, i] = pairs.best(pairs.weights(I[:, j[:, None], q], C[:, q, i[:, None]]))
     best = C[torch.arange(B, device=s.device), 0, lengths]
     return best, _read_trees(chosen, pairs, best > -torch.inf, lengths)
 
 
-class _Chosen:
-    """Which split and pair the derivations of X{i,j} and C[h,m] are, as positions among their terms."""
+class _Chosen(NamedTuple):
+    """For each derivation of X{i,j} and C[h,m] the position of its split and pair among all terms."""
 
-    def __init__(self, join: Tensor, complete: Tensor):
-        self.join, self.complete = join, complete
+    join: Tensor
+    complete: Tensor
 
 
 class _Pairs:
@@ -58,7 +63,7 @@ class _Pairs:
         self.left = torch.cat([torch.full((count,), left, device=device) for left, count in enumerate(counts)])
         self.right = torch.cat([torch.arange(count, device=device) for count in counts])
 
-    def of(self, a: Tensor, b: Tensor) -> Tensor:
+    def weights(self, a: Tensor, b: Tensor) -> Tensor:
         """The weights of all pairs: from [B, spans, splits, k] twice to [B, spans, splits, pairs]."""
         return a[..., self.left] + b[..., self.right]
 
@@ -77,7 +82,7 @@ def _read_trees(chosen: _Chosen, pairs: _Pairs, possible: Tensor, lengths: Tenso
     """Heads [B, k, N] of the derivations of the goals.
 
     The items to expand are in lanes, [B, k, 2, N]: C[h, end] of the rank `rank`, to the right of h in the first row and
-    to the left in the second. An end of h itself means none. One lane more takes what is not to be written.
+    to the left in the second. If the end is h, there is none. One more lane, `nowhere`, takes what must not be written.
     """
     B, k = possible.shape
     N, device = chosen.join.shape[1], possible.device
@@ -102,7 +107,7 @@ def _read_trees(chosen: _Chosen, pairs: _Pairs, possible: Tensor, lengths: Tenso
         r = i + split
         word = torch.where(expanded, q, nowhere)
         heads.scatter_(2, word.flatten(2), h.flatten(2))
-        # What remains: h has an item on the same side, the word q one on the same side and one on the other.
+        # What remains: an item of h on the same side, and one of the word q on each side.
         end[..., :N] = torch.where(expanded, torch.where(is_right, r, r + 1), h)
         rank[..., :N] = torch.where(is_right, of_left, of_right)
         end.scatter_(3, word, m)

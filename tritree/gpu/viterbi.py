@@ -1,4 +1,4 @@
-"""The best tree: the inside pass over max, which keeps the split index of each best term, and a walk along these."""
+"""The best tree: the inside pass over max, which stores the split index of each best term, and a walk along them."""
 
 from torch import Tensor
 

@@ -1,12 +1,13 @@
-"""From a chart to trees, top-down. The term of a sum that a tree uses is looked up (the best one) or drawn.
+"""From a chart to trees, top-down. The term of a sum that a tree uses is the best one, or drawn at random.
 
-To expand C[h,m] is to choose k in its term I[h,k] ⊗ C[k,m]: the arc h → k is drawn, and C[k,m] remains. Then q in
-the term of X{h,k}: for k to the right of h, C[h,q] and C[k,q+1] remain; for k to the left, C[k,q] and C[h,q+1].
+To expand C[h,m], choose k of a term I[h,k] ⊗ C[k,m]: this is the arc h → k, and C[k,m] remains to be expanded. Then
+choose q of a term of X{h,k}: for k to the right of h, C[h,q] and C[k,q+1] remain; for k to the left, C[k,q] and
+C[h,q+1].
 
-A head has at most one item to expand on its right and one on its left. There is a lane for each: lane h has the one on
-the right, lane PITCH + h the one on the left, as its far end m (h itself means none), and in one round all lanes expand
-what they have. The items cover disjoint parts of the sentence: no two lanes choose the same k, and a k is chosen
-before it has items of its own.
+A head has at most one item to expand on its right and one on its left. There is a lane for each: lane h for the right
+item and lane PITCH + h for the left one. A lane holds the far end m of its item, or h if there is none. In each round
+all lanes expand their items. The items cover disjoint parts of the sentence: no two lanes choose the same k, and k has
+no items of its own before it is chosen.
 """
 
 import torch
@@ -20,7 +21,7 @@ from tritree.gpu.semiring import INF
 
 @triton.jit
 def uniform(high, low, dtype: tl.constexpr):
-    """64 random bits as a number in [0, 1), as many of them as dtype holds."""
+    """A number in [0, 1) from 64 random bits: the first 53 of them for float64, the first 24 for float32."""
     if dtype == tl.float64:
         return (((high.to(tl.uint64) << 32) | low.to(tl.uint64)) >> 11).to(tl.float64) * 2.0**-53
     else:
@@ -29,11 +30,12 @@ def uniform(high, low, dtype: tl.constexpr):
 
 @triton.jit
 def choose(total, largest, x, y, k, count, most, u, ROW: tl.constexpr, SAMPLE: tl.constexpr):
-    """The split index of a term of a sum, which has count ≤ most terms: the first at k, its factors at x and y.
+    """The split index of the chosen term of a sum. The sum has count ≤ most terms; the first has the split index k and
+    its factors at x and y.
 
-    What the chart keeps of the sum, a and m, is at total and largest; for the best tree the split index, at total.
-    A draw takes the first term at which the cumulative sum exceeds the share u of the whole; or, if by rounding there
-    is none, the last one that is not 0. The result is −1 if there is no term.
+    `total` and `largest` point to a and m of the sum; for the best tree `total` points to the split index. A draw takes
+    the first term at which the cumulative sum exceeds u times the whole sum or, if by rounding there is none, the last
+    term that is not 0. The result is −1 if there is no term.
     """
     if SAMPLE:
         m = tl.load(largest, mask=count > 0, other=0.0)
@@ -56,7 +58,7 @@ def expand(
     chart, h, m, right, widest, seed, b, sample,
     ROW: tl.constexpr, PITCH: tl.constexpr, SAMPLE: tl.constexpr,
 ):  # fmt: skip
-    """k and q for the items C[h,m], which are at most so wide; k is −1 where m = h, or where nothing can be chosen."""
+    """k and q for the items C[h,m], of which `widest` is the largest width; k is −1 if m = h or no term is possible."""
     dtype: tl.constexpr = chart.dtype.element_ty
     u_k, u_q = 0.0, 0.0
     if SAMPLE:
@@ -96,12 +98,12 @@ def walk_kernel(
     lane = tl.arange(0, 2 * PITCH)
     right = lane < PITCH
     h = tl.where(right, lane, lane - PITCH)
-    # The lanes of a word k: on the side where an item of this lane is, and on the other one.
+    # Where the lanes of a word k begin: on the side of this lane's item, and on the other side.
     side, other_side = tl.where(right, 0, PITCH), tl.where(right, PITCH, 0)
     widest = tl.where(tl.load(chart + n * ROW + CR * PITCH) > -INF, n, 0)
     tl.store(ends + lane, tl.where(lane == 0, widest, h))
     rounds = 0
-    # Each round draws an arc, so it takes at most n of them. The bound is there for charts that NaN got into.
+    # Each round finds an arc, so n rounds are enough. The bound is for charts with NaN.
     while (widest > 0) & (rounds < n):
         tl.debug_barrier()
         m = tl.load(ends + lane)
@@ -114,7 +116,7 @@ def walk_kernel(
         tl.store(ends + side + k, m, mask=drawn)
         tl.store(ends + other_side + k, beyond, mask=drawn)
         tl.store(heads + k, h, mask=drawn)
-        # The widest of them bounds the sums of the next round: one reduction across the lanes, and no other.
+        # The largest width bounds the sums of the next round: the only reduction across lanes.
         width = tl.maximum(tl.maximum(tl.abs(m - k), tl.abs(near - h)), tl.abs(beyond - k))
         widest = tl.max(tl.where(drawn, width, 0), 0)
         rounds += 1
@@ -127,11 +129,11 @@ def walk(chart: Tensor, lengths: Tensor, num_trees: int, seed: Tensor | None) ->
     ends = chart.new_empty((num_trees, B, 2, pitch), dtype=torch.int32)
     arguments = chart, lengths.contiguous(), lengths if seed is None else seed, ends, heads, B, N
     options = {"PLANES": planes, "PITCH": pitch, "SAMPLE": seed is not None}
-    # A thread for each lane, up to the largest program there is. Where a thread has several lanes, the compiler moves
-    # them between threads, which takes ten times as many barriers.
+    # One thread per lane, up to the largest program possible. With several lanes per thread the compiler moves lanes
+    # between threads, which takes ten times as many barriers.
     options |= {"num_warps": num_warps(min(2 * pitch, 1024)), "enable_fp_fusion": True}
     if torch.version.cuda:
-        # As many as the largest program can have. Left alone, ptxas takes fewer, and spills.
+        # As many as the largest program can have. Without this ptxas takes fewer, and spills.
         options["maxnreg"] = 64
     with launching(chart):
         walk_kernel[(num_trees * B,)](*arguments, **options)

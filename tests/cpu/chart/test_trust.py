@@ -1,4 +1,4 @@
-"""The error bound of the linear domain: both sides of it, and whether it tells the truth, against exact arithmetic."""
+"""The error bound of Linear numbers, on both sides, against exact arithmetic."""
 
 import math
 
@@ -22,8 +22,8 @@ def denormals(request):
 
 
 def rivals(n, penalty, seed=0):
-    """Exponents of two for n words, in pairs that want each other as heads. One of each pair must give in and pay:
-    log Z falls by the penalty for each pair, however good the other arcs are."""
+    """Exponents of two for n words, in pairs that have each other as best heads. One word of each pair must take a
+    worse head: log Z falls by the penalty for each pair, however good the other arcs are."""
     generator = torch.Generator().manual_seed(seed)
     bits = -penalty + torch.randint(-3, 1, (n + 1, n + 1), generator=generator)
     for a in range(1, n, 2):
@@ -36,7 +36,7 @@ def close(actual, expected):
 
 
 def penalty_at_threshold(n):
-    """The largest penalty, in bits, with which the linear domain is still trusted."""
+    """The largest penalty, in bits, with which Linear numbers are still trusted."""
     low, high = 1, 1000
     while high - low > 1:
         middle = (low + high) // 2
@@ -64,7 +64,7 @@ def test_both_sides_of_the_bound(n, denormals):
 
 @pytest.mark.parametrize("single_root", [False, True])
 def test_trusted_results_are_right_where_much_underflows(single_root, denormals):
-    """Arcs between e^0 and e^−1400: most items of the chart are 0 or subnormal, but the trees that count are not."""
+    """Arcs between e^0 and e^−1400: most items of the chart are 0 or subnormal, but those of likely trees are not."""
     generator = torch.Generator().manual_seed(1)
     trusted = 0
     for _ in range(12):
@@ -84,8 +84,8 @@ def test_trusted_results_are_right_where_much_underflows(single_root, denormals)
     assert trusted >= 6
 
 
-def test_the_linear_domain_does_fail_where_it_is_refused(denormals):
-    """The bound is not there for nothing."""
+def test_linear_numbers_do_fail_where_they_are_refused(denormals):
+    """Without the bound, results would be wrong."""
     n = 30
     sentence = PowersOfTwo(rivals(n, 80))  # Z is below 2^−1200
     log_z, marginals, refused = run_posterior(sentence.scores[None], exact=False)
@@ -124,7 +124,7 @@ def test_long_uniform_sentences_count_their_trees(n, trusted, denormals):
 
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 def test_long_sharp_sentences(scale, denormals):
-    """300 words that all follow one tree; the linear domain is trusted and agrees with the other."""
+    """300 words and one likely tree: Linear numbers are trusted and agree with Scaled ones."""
     n = 300
     scores = scale * torch.randn(1, n + 1, n + 1, dtype=torch.float64)
     scores[0, torch.arange(n), torch.arange(1, n + 1)] += 6 * scale

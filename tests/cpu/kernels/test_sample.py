@@ -1,52 +1,17 @@
-"""Samples: the random numbers, the choices made with them, and the distribution that comes out."""
+"""Samples: one choice from known random numbers, and the distribution of trees."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from numba import njit
 
+from tests.cpu.simd.test_philox import call_philox, call_uniform
 from tests.oracle import Oracle
 from tritree.cpu import backend as cpu
-from tritree.cpu.simd.philox import philox, uniform
-
-# From the known-answer tests of Random123, Philox-4x32-10: counter, key, output.
-KNOWN = [
-    ([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
-    ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
-    (
-        [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
-        [0xA4093822, 0x299F31D0],
-        [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
-    ),
-]
 
 
-@njit
-def call_philox(key, counter):
-    return philox((key[0], key[1]), (counter[0], counter[1], counter[2], counter[3]))
-
-
-@njit
-def call_uniform(high, low):
-    return uniform(high, low)
-
-
-@pytest.mark.parametrize("counter, key, output", KNOWN)
-def test_philox_gives_the_published_numbers(counter, key, output):
-    assert list(call_philox(np.array(key, np.uint32), np.array(counter, np.uint32))) == output
-
-
-def test_uniforms_are_below_one_and_take_53_bits():
-    top = np.uint32(0xFFFFFFFF)
-    assert call_uniform(top, top) == 1 - 2.0**-53
-    assert call_uniform(np.uint32(0), np.uint32(0x7FF)) == 0
-    assert call_uniform(np.uint32(0), np.uint32(0x800)) == 2.0**-53
-    assert call_uniform(np.uint32(1 << 31), np.uint32(0)) == 0.5
-
-
-def test_one_choice_is_the_one_that_the_contract_describes():
+def test_one_choice_follows_the_definition():
     """Two words: C[0,2] chooses k, and with k = 2 the join between 0 and 2 chooses its split."""
     scores = torch.tensor([[[0, 0.3, -0.2], [0, 0, 0.5], [0, 1.0, 0]]], dtype=torch.float64)
     p = scores[0].exp().numpy()
@@ -68,12 +33,12 @@ def test_one_choice_is_the_one_that_the_contract_describes():
 @pytest.mark.parametrize("single_root", [False, True])
 @pytest.mark.parametrize("kind", ["linear", "scaled"])
 def test_the_frequencies_of_all_trees(kind, single_root):
-    """χ² over all trees of four words; the scaled case has arcs that no linear number can hold."""
+    """χ² over all trees of four words. The arcs of the scaled case are too small for Linear numbers."""
     n, S = 4, 40_000
     scores = torch.randn(1, n + 1, n + 1, dtype=torch.float64)
     scores[0, 1, 3] = -math.inf
     if kind == "scaled":
-        # Words 1 and 2 want each other; whichever gives in pays, and both ways to do so cost about the same.
+        # Words 1 and 2 have each other as best heads. One must take another; both ways cost about the same.
         scores[0, :, 1:3] -= 900
         scores[0, 1, 2] += 900
         scores[0, 2, 1] += 900

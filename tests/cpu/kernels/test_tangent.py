@@ -21,7 +21,7 @@ def derivative_by_differences(scores, lengths, direction, single_root, step=1e-5
 def test_is_the_limit_of_differences(offset, single_root):
     scores = torch.randn(5, 13, 13, dtype=torch.float64)
     scores[torch.rand(5, 13, 13) < 0.1] = -math.inf
-    for a in (1, 3, 5):  # pairs that want each other: log Z falls by the offset for each
+    for a in (1, 3, 5):  # pairs with each other as best heads: log Z falls by the offset for each
         scores[:, a, a + 1] += offset
         scores[:, a + 1, a] += offset
     direction = torch.randn(5, 13, 13, dtype=torch.float64)
@@ -55,7 +55,7 @@ def test_no_direction_and_a_shift_of_columns_move_nothing():
     assert cpu.tangent(scores, SIZES, shift, False).abs().max() < 1e-13
 
 
-def test_the_direction_of_an_arc_without_weight_counts_for_nothing():
+def test_the_direction_of_an_arc_of_weight_zero_is_ignored():
     """−inf, where the direction may hold anything, and a finite mask, where it may be as large as the mask."""
     scores, direction = torch.randn(2, 5, 13, 13)
     masked = torch.rand(5, 13, 13) < 0.2

@@ -1,4 +1,4 @@
-"""The tiled passes against the plain loops, which state what they compute. Every field of every chart."""
+"""The tiled passes against the plain loops, in every field of every chart."""
 
 import functools
 
@@ -37,7 +37,7 @@ RUN = {Linear: passes(linear_charts), Max: passes(max_charts)}
 
 
 def workspace(kind, nodes, words, dtype, arcs):
-    """A workspace with arcs in p, none past the end of a lane's sentence, and NaN in all that is to be filled."""
+    """A workspace with arcs in p, none past the end of a lane's sentence, and NaN in all other fields."""
     cell, N = words.size, padded.py_func(nodes)
     work = np.full(workspace_size(kind, nodes, cell), np.nan, dtype)
     fields = work[N * cell :].reshape(-1, N, N, cell)
@@ -49,7 +49,7 @@ def workspace(kind, nodes, words, dtype, arcs):
 
 
 def compare(kind, nodes, words, dtype, arcs, single_root, assert_same):
-    """The first pass alone, whose charts the second one changes, and both."""
+    """The inside pass alone, because the outside pass overwrites its charts; then both."""
     for both in (False, True):
         charts = []
         for tiled in (False, True):
@@ -62,10 +62,10 @@ def compare(kind, nodes, words, dtype, arcs, single_root, assert_same):
         compared = [(p_or_mu, off_diagonal), (C, off_diagonal), (I, off_diagonal), (X_or_gX, above)]
         if both:
             compared.append((gC, off_diagonal))
-            if single_root:  # the tiled pass takes C[0,j] out of the way
+            if single_root:  # the tiled pass overwrites C[0,j]
                 compared[1] = (C, off_diagonal & (np.arange(nodes) > 0)[:, None])
         for field, cells in compared:
-            assert not np.isnan(plain[field][cells]).any()  # or the other might have left it out, too
+            assert not np.isnan(plain[field][cells]).any()  # NaN would be equal to NaN
             assert_same(tiled[field][cells], plain[field][cells], err_msg=str(field))
 
 

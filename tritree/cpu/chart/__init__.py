@@ -1,0 +1,1 @@
+"""Numbers, charts of numbers, and sentences in and out; knows no rules."""

@@ -1,55 +1,39 @@
-"""Scores into charts, and marginals back.
+"""From a batch to charts and back: the sentences of a group, scores in, marginals out.
 
 Each modifier column m is divided by its largest arc: p[h, m] = exp(s[h, m] − c_m). Every tree has exactly one arc in
 each column, so this divides Z by exp(Σ c_m) and changes no marginal. Large scores and column shifts then cost no
-accuracy, and all arcs are at most 1, which is what the error bound (trust.py) rests on.
+accuracy, and all arcs are at most 1, as the error bound (trust.py) requires.
 
-In the lane of a shorter sentence all arcs past its end are zero. Its items there are then zero too, and add nothing to
-any sum: the sums are, to the bit, those of the sentence alone. A group that is not full repeats its first sentence,
-whose results are then computed and written more than once; so no lane is special.
+In the lane of a shorter sentence all arcs past its end are zero. The items there are then zero too and add nothing to
+any sum: the sums are, to the bit, those of the sentence alone.
 
 Only copy_in and copy_out know the dtype of the scores.
 """
 
 from collections import namedtuple
 
-import numpy as np
-
-from tritree.cpu.chart.numbers import MINUS_INF, Dual, Linear, Scaled, ScaledDual, for_kind, generic
+from tritree.cpu.chart.numbers import MINUS_INF, Dual, Linear, Max, Scaled, ScaledDual, for_kind, generic
 from tritree.cpu.simd import vector
 from tritree.cpu.simd.exp import exp, split_exp
 from tritree.cpu.simd.jit import inline
 from tritree.cpu.simd.vector import absolute, address, full, lanes, load_block, maximum, select, store_block
 
-# Per lane: which sentence of the batch it is, how many words that has, and where it starts in a tensor [B, N, N].
-Members = namedtuple("Members", "sentences words starts")
+# The sentences of a group. Per lane: which sentence of the batch it is, how many words it has, and where it starts in a
+# tensor [B, N, N]. `part` is the number of the part that was taken (groups.py), −1 before the first.
+Members = namedtuple("Members", "sentences words starts part")
 
 
 @inline
-def new_members(work):
-    cell = lanes(address(work))
-    return Members(np.empty(cell, np.int64), np.empty(cell, np.int64), np.empty(cell, np.int64))
-
-
-@inline
-def groups_in(order, members):
-    """How many groups the sentences of `order` make."""
-    cell = members.sentences.size
-    return (order.size + cell - 1) // cell
-
-
-@inline
-def enter(members, order, group, lengths):
-    """Takes the sentences of a group, which follow each other in `order`. Returns the most nodes, made even."""
-    cell = members.sentences.size
-    nodes = 1
-    for lane in range(cell):
-        at = group * cell + lane
-        b = order[at] if at < order.size else order[group * cell]
-        members.sentences[lane] = b
-        members.words[lane] = lengths[b]
-        nodes = max(nodes, lengths[b] + 1)
+def nodes_of(members):
+    """The number of nodes of the longest sentence, made even."""
+    nodes = members.words.max() + 1
     return nodes + nodes % 2
+
+
+@inline
+def is_repeated(members, lane):
+    """Whether the lane repeats the group's first sentence."""
+    return lane > 0 and members.sentences[lane] == members.sentences[0]
 
 
 @inline
@@ -60,9 +44,9 @@ def goal(members, lane):
 
 @inline
 def shared_block(members, N, cell):
-    """How many nodes all sentences of the group have, or 0 if too few for a block; sets where the sentences start.
+    """How many nodes all sentences of the group have, or 0 if too few for a block. Also sets `starts`.
 
-    Within these nodes, square blocks are copied by vector instructions, the last one over a part of the one before.
+    Within these nodes, square blocks are copied by vector instructions. The last block overlaps the one before.
     """
     shared = N
     for lane in range(cell):
@@ -120,7 +104,13 @@ def copy_out(charts, chart, members, tensor, dead):
 
 @generic
 def store_exp(p, at, x):
-    """Puts the arc of score x at position `at` of p."""
+    """Stores the arc of score x at position `at` of p."""
+
+
+@for_kind(store_exp, Max)
+def _(p, at, x):
+    """The arcs of max and + are the scores themselves."""
+    vector.store(p.value, at, x)
 
 
 @for_kind(store_exp, Linear, Dual)
@@ -137,9 +127,9 @@ def _(p, at, x):
 
 @inline
 def exponentiate(charts):
-    """The scores that stand in p.value become arcs, relative to their column's maximum. Returns Σ c_m, in lanes.
+    """Turns the scores in p.value into arcs, relative to their column's maximum c_m. Returns Σ c_m, in lanes.
 
-    c_m is 0 where all arcs of column m are forbidden. Two columns at a time, which share cache lines.
+    c_m is 0 where all arcs of column m are forbidden. Two columns are done at a time: they share cache lines.
     """
     p, nodes, row = charts.p, charts.nodes, charts.row
     cell = lanes(p.value)
@@ -159,9 +149,9 @@ def exponentiate(charts):
 
 @inline
 def scale_direction(charts):
-    """p.tangent, which holds the direction, becomes the derivative of p along it, divided by its largest entry.
+    """Turns the direction in p.tangent into the derivative of p along it, divided by the direction's largest entry.
 
-    Returns that entry, in lanes. An arc of weight 0 does not move: its direction counts as 0, whatever it holds.
+    Returns that entry, in lanes. The direction of an arc of weight 0 counts as 0, whatever it is.
     """
     p, nodes, row = charts.p, charts.nodes, charts.row
     cell = lanes(p.value)
@@ -190,7 +180,7 @@ def scale_by(charts, chart, factor):
 
 @inline
 def words_in_lanes(charts, members):
-    """The numbers of words as a vector."""
+    """The number of words of each lane, as a vector."""
     for lane in range(members.words.size):
         charts.scratch[lane] = members.words[lane]
     return vector.load(charts.scratch, 0)

@@ -1,4 +1,4 @@
-"""Kinds of numbers. The recurrences (inside.py, outside.py, walk.py) are written once, over these.
+"""The kinds of numbers. The recurrences (inside.py, outside.py, walk.py) are written once, for all of them.
 
     Max(value)                            max and +, for the best tree; float32 or float64 lanes
     Linear(value)                         a float64, one multiply–add per term; can underflow (see trust.py)
@@ -7,14 +7,15 @@
     ScaledDual(value, tangent, exponent)  (value, tangent) · 2^exponent
 
 The same class holds a number (its fields are vectors) and a chart of numbers (its fields are pointers); load and store
-go from one to the other. In compiled code the class is part of the type: `dot(C, …)` is resolved when its caller is
-compiled, and nothing is looked up at run time.
+convert between them. A function of numbers is declared with `generic`, and `for_kind` gives it one implementation per
+kind. In compiled code the class is part of the type: Numba chooses the implementation while it compiles the caller, and
+nothing is looked up at run time.
 
-A Scaled exponent is an integer-valued float64, and −inf marks zero. Products with zero are zero without a test: −inf
-plus anything finite is −inf, and 2^−inf is 0. Where −inf − (−inf) comes up, pow2 makes 0 of the NaN.
-Exponents from scores like −1e30 are so large that adding 1 to them changes nothing. That does no harm as long as
-everybody rounds alike: the exponent of the term a ⊗ b is e_a + e_b, rounded once, inside and outside; and what is
-taken out of a value is what was really added to its exponent.
+A Scaled exponent is an integer-valued float64; zero has the exponent −inf. Products with zero need no test: −inf
+plus a finite number is −inf, and 2^−inf is 0. Where −inf − (−inf) occurs, pow2 turns the NaN into 0.
+Scores like −1e30 give exponents so large that adding 1 changes nothing. That is harmless as long as all code rounds in
+the same way: the exponent of the term a ⊗ b is e_a + e_b, rounded once, inside and outside; and a value is divided by
+exactly the power of two that was added to its exponent.
 """
 
 import functools
@@ -37,7 +38,7 @@ MINUS_INF = float("-inf")
 
 
 def generic(stub):
-    """Makes `stub` callable in compiled code; `for_kind` says what it does for the kind of its first argument."""
+    """Makes `stub` callable in compiled code. The kind of its first argument chooses the implementation."""
     stub.implementations = {}
 
     @overload(stub)
@@ -49,6 +50,8 @@ def generic(stub):
 
 
 def for_kind(stub, *kinds):
+    """Registers the decorated function as the implementation of `stub` for these kinds."""
+
     def register(implementation):
         stub.implementations.update(dict.fromkeys(kinds, implementation))
         return implementation
@@ -123,7 +126,7 @@ def _(A, at, x):
 
 @generic
 def one(A):
-    """The 1 of A's kind."""
+    """The 1 of A's kind: the value of an axiom."""
 
 
 @for_kind(one, Max)
@@ -153,7 +156,7 @@ def _(A):
 
 @generic
 def empty(A):
-    """The sum of nothing, in A's kind."""
+    """The sum without terms, of A's kind."""
 
 
 @for_kind(empty, Max)
@@ -166,9 +169,14 @@ def _(A):
     return Linear(full(A.value, 0.0))
 
 
+@for_kind(empty, Dual)
+def _(A):
+    return Dual(full(A.value, 0.0), full(A.value, 0.0))
+
+
 @generic
 def mul(x, y):
-    """x ⊗ y."""
+    """x ⊗ y. Also the product of a gradient x and a number y; an exponent of y is left out then (gradients.py)."""
 
 
 @for_kind(mul, Max)
@@ -217,28 +225,13 @@ def _(x, y):
 
 
 @generic
-def muladd(total, x, y):
-    """total ⊕ x ⊗ y, in one instruction where there is one."""
+def add_products(total, A, a, step_a, B, b, step_b, count):
+    """total ⊕ A[a + k·step_a] ⊗ B[b + k·step_b] over k < count, in increasing order of k."""
 
 
-@for_kind(muladd, Max)
-def _(total, x, y):
-    return Max(maximum(x.value + y.value, total.value))
-
-
-@for_kind(muladd, Linear)
-def _(total, x, y):
-    return Linear(fma(x.value, y.value, total.value))
-
-
-@generic
-def dot(A, a, step_a, B, b, step_b, count):
-    """⊕ A[a + k·step_a] ⊗ B[b + k·step_b] over k < count, in increasing order of k."""
-
-
-@for_kind(dot, Max)
-def _(A, a, step_a, B, b, step_b, count):
-    best = full(A.value, MINUS_INF)
+@for_kind(add_products, Max)
+def _(total, A, a, step_a, B, b, step_b, count):
+    best = total.value
     for _ in range(count):
         best = maximum(vector.load(A.value, a) + vector.load(B.value, b), best)
         a += step_a
@@ -246,28 +239,37 @@ def _(A, a, step_a, B, b, step_b, count):
     return Max(best)
 
 
-@for_kind(dot, Linear)
-def _(A, a, step_a, B, b, step_b, count):
-    total = full(A.value, 0.0)
+@for_kind(add_products, Linear)
+def _(total, A, a, step_a, B, b, step_b, count):
+    value = total.value
     for _ in range(count):
-        total = fma(vector.load(A.value, a), vector.load(B.value, b), total)
+        value = fma(vector.load(A.value, a), vector.load(B.value, b), value)
         a += step_a
         b += step_b
-    return Linear(total)
+    return Linear(value)
 
 
-@for_kind(dot, Dual)
-def _(A, a, step_a, B, b, step_b, count):
-    total = full(A.value, 0.0)
-    tangent = full(A.value, 0.0)
+@for_kind(add_products, Dual)
+def _(total, A, a, step_a, B, b, step_b, count):
+    value, tangent = total.value, total.tangent
     for _ in range(count):
         x = vector.load(A.value, a)
         y = vector.load(B.value, b)
-        total = fma(x, y, total)
+        value = fma(x, y, value)
         tangent = fma(vector.load(A.tangent, a), y, fma(x, vector.load(B.tangent, b), tangent))
         a += step_a
         b += step_b
-    return Dual(total, tangent)
+    return Dual(value, tangent)
+
+
+@generic
+def dot(A, a, step_a, B, b, step_b, count):
+    """⊕ A[a + k·step_a] ⊗ B[b + k·step_b] over k < count, in increasing order of k."""
+
+
+@for_kind(dot, Max, Linear, Dual)
+def _(A, a, step_a, B, b, step_b, count):
+    return add_products(empty(A), A, a, step_a, B, b, step_b, count)
 
 
 @for_kind(dot, Scaled)
@@ -302,7 +304,7 @@ def _(A, a, step_a, B, b, step_b, count):
 
 @inline
 def top_exponent(A, a, step_a, B, b, step_b, count):
-    """The largest exponent of a term: the terms are summed relative to it."""
+    """The largest exponent of a term. The terms are summed relative to it."""
     top = full(A.exponent, MINUS_INF)
     for _ in range(count):
         top = maximum(vector.load(A.exponent, a) + vector.load(B.exponent, b), top)

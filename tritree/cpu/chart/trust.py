@@ -1,28 +1,28 @@
 """When a result of the linear domain can be trusted.
 
 Linear numbers underflow. An operation with a result below 2^−1022 may lose all of it, and does where denormals are
-flushed; an arc below e^−708 is taken for 0. These are absolute errors, of less than e^−708 each. What can they do to Z
-and to the marginals? Let n be the number of words, N = n + 1, and T = 6.75^n: there are fewer projective trees than T.
+flushed; an arc below e^−708 counts as 0. These are absolute errors, of less than e^−708 each. How far can they change
+Z and the marginals? Let n be the number of words, N = n + 1, and T = 6.75^n: there are fewer projective trees than T.
 All arcs are at most 1, so
 
   - the inside value of an item is at most T: its derivations are parts of different trees;
   - its outside value, the factor with which an error in the item reaches Z, is at most T too: its contexts, each
     completed by the same derivation of the item, are different trees;
-  - either pass has fewer than N³ operations, but for a constant factor: one for each term of a sum.
+  - each pass has fewer than N³ operations, up to a constant factor: one for each term of a sum.
 
 Hence Z is off by N³ T e^−708 at most. Marginals are sums of inside × outside / Z: an error of the inside pass reaches
 them with a factor of T / Z at most. The outside pass carries outside / Z ≤ T / Z, and an error there reaches them with
 the factor of an inside value, at most T. Both together are N³ T (1 + 1/Z) e^−708, and nothing overflows while
-T / Z < e^708. The derivative along a direction with entries of at most 1 is at most n times the value; that makes it
-N⁴, and N⁵ if the constant factors are to be covered as well. With e^−45 for the loss that remains (2^−60, with room)
-a result is trusted if
+T / Z < e^708. The derivative along a direction with entries of at most 1 is at most n times the value: that gives N⁴,
+and N⁵ covers the constant factors too. With e^−45 for the loss that remains (2^−60, with room to spare) a result is
+trusted if
 
     n ln 6.75 + 5 ln N + 45 − 708  ≤  min(log Z, 0).
 
-The computed Z will do, because the bound holds for its own error. Z is the scaled one, relative to the column maxima:
-log Z ≥ 0 if every word can have the head that it likes best. The bound asks for log Z ≥ −610 with 20 words, −568 with
-40 and −332 with 160; above 331 words nothing is trusted. What is not is done again with Scaled numbers. The choice
-depends on the sentence alone, and is the same for all functions.
+The computed Z can be used for the test, because the bound holds for its own error. Z is relative to the column maxima:
+log Z ≥ 0 if all words can have their best heads at once. The bound requires log Z ≥ −610 with 20 words, −568 with 40
+and −332 with 160; above 331 words no result is trusted. What is not trusted is computed again with Scaled numbers. The
+choice depends on the sentence alone and is the same for all functions.
 """
 
 import math
@@ -49,7 +49,7 @@ while smallest_trusted.py_func(LONGEST_TRUSTED + 1) <= 0:
 
 @generic
 def trusted(C, at, n):
-    """Whether what follows from the goal at position `at` is accurate. NaN is: no other method makes more of it."""
+    """Whether results are accurate, by the goal at position `at`. NaN counts as accurate: it is NaN in all numbers."""
 
 
 @for_kind(trusted, Linear, Dual)

@@ -1,4 +1,4 @@
-"""Which heads are projective trees: the quick answer. trees.py says what is wrong with those that are not."""
+"""Which heads are projective trees: yes or no, fast. tritree/trees.py says what is wrong with those that are not."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from tritree.cpu.simd.jit import inline, kernel
 
 
 @kernel
-def are_trees(heads, lengths, single_root, answers):
-    """answers[b] = whether heads[b] is a projective tree, or can become one where words are free (−1).
+def are_trees_kernel(heads, lengths, single_root, answers):
+    """answers[b] = whether heads[b] is a projective tree or, where words are free (−1), can become one.
 
-    Returns whether all lengths are in range: there is no answer otherwise.
+    Returns whether all lengths are in range. If not, there are no answers.
     """
     N = heads.shape[1]
     scratch = np.empty(N, np.int64)
@@ -37,8 +37,8 @@ def _in_range(heads, n, single_root):
 
 @inline
 def _has_cycle(heads, n, first):
-    """Goes up from each word until it comes to ROOT, a free word, or a word that it came from before."""
-    first[: n + 1] = 0  # the word from which a walk first came here
+    """Goes up from each word until it reaches ROOT, a free word, or a word that was visited before."""
+    first[: n + 1] = 0  # the word from whose walk this one was visited first
     for m in range(1, n + 1):
         word = m
         while word > 0 and first[word] == 0:
@@ -51,8 +51,8 @@ def _has_cycle(heads, n, first):
 
 @inline
 def _has_crossing(heads, n, reach):
-    """Whether an arc begins inside of another one and ends outside of it."""
-    reach[: n + 1] = 0  # the farthest right end of the arcs that begin here
+    """Whether an arc begins inside another one and ends outside it."""
+    reach[: n + 1] = 0  # the farthest right end of the arcs whose left end is here
     for m in range(1, n + 1):
         if heads[m] >= 0:
             left = min(heads[m], m)

@@ -1,10 +1,10 @@
 """log Z and the arc marginals."""
 
-from tritree.cpu.chart.lanes import copy_in, copy_out, enter, exponentiate, goal, groups_in, new_members, words_in_lanes
+from tritree.cpu.chart.lanes import copy_in, copy_out, exponentiate, goal, nodes_of, words_in_lanes
 from tritree.cpu.chart.layout import linear_charts, scaled_charts
 from tritree.cpu.chart.numbers import MINUS_INF
 from tritree.cpu.chart.trust import log_value, some_trusted
-from tritree.cpu.groups import finish, take
+from tritree.cpu.groups import new_members, next_group
 from tritree.cpu.passes.choose import inside_pass, outside_pass
 from tritree.cpu.simd import vector
 from tritree.cpu.simd.jit import inline, kernel
@@ -12,21 +12,18 @@ from tritree.cpu.simd.vector import lanes
 
 
 @kernel
-def posterior(work, order, refused, exact, scores, lengths, single_root, log_z, marginals, progress):
-    """Fills log_z and, if it has elements, marginals, for the groups that it takes.
+def posterior_kernel(work, order, refused, exact, scores, lengths, single_root, log_z, marginals, progress):
+    """Fills log_z and, unless it is empty, marginals, for the groups that it takes.
 
-    Sentences for which the linear domain will not do are marked in `refused`; `exact` computes without it.
+    Marks in `refused` the sentences whose results in Linear numbers can't be trusted. `exact` takes Scaled numbers.
     """
     members = new_members(work)
-    group = take(progress)
-    while group < groups_in(order, members):
-        nodes = enter(members, order, group, lengths)
+    while next_group(members, order, lengths, progress):
+        nodes = nodes_of(members)
         if exact:
             posterior_of(scaled_charts(work, nodes), members, refused, scores, single_root, log_z, marginals)
         else:
             posterior_of(linear_charts(work, nodes), members, refused, scores, single_root, log_z, marginals)
-        finish(progress)
-        group = take(progress)
 
 
 @inline

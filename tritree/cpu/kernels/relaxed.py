@@ -5,107 +5,58 @@
     down       down    c, the contributions; those of the arcs are A              6 sums
                        v, the derivative for V, in the same sums                            gradient only
 
-A share is an exponential, b_k = exp(a_k) / Σ exp(a). But a_k adds two values, and its exponential is a product: so
-every item keeps its own, exp(V) = value · 2^exponent, and a term costs some multiplications and one power of two.
-Nothing over- or underflows, whatever the scores and the temperature. Shares are made again where they are needed, and
-nothing is kept from the forward for the backward call: memory grows with N². Values are in units of the temperature.
+A share is an exponential, b_k = exp(a_k) / Σ exp(a). The term a_k is the sum of two values V, so exp(a_k) is a
+product. Every item keeps its factor, exp(V) = value · 2^exponent, and a term costs a few multiplications and one power
+of two. Nothing over- or underflows, whatever the scores and the temperature. Shares are computed again where they are
+needed, and the backward call uses nothing from the forward call: memory grows with N². Values are in units of the
+temperature.
 
-The gradient. With ∂A as tokens, Σ A ∂A = D(C[0,n]), where D(I[h,m]) = D(X{h,m}) + ∂A[h,m] and sums have D = Σ b_k d_k,
-as V = Σ b_k a_k, over terms d_k that add two D. Now read this program backwards. The derivative for D is the
-contribution c. In a sum P, b_k receives c_P d_k from D_P and v_P a_k from V_P; through the softmax, and directly from
-V_P, the term a_k receives
+The gradient. Σ A ∂A is D(C[0,n]), where D(I[h,m]) = D(X{h,m}) + ∂A[h,m], and a sum has D = Σ b_k d_k over terms d_k
+that add two D, as V = Σ b_k a_k. Differentiate this program in reverse. The derivative for D is the contribution c. In
+a sum P, b_k receives c_P d_k from D_P and v_P a_k from V_P. Through the softmax, and directly from V_P, the term a_k
+receives
 
     b_k (v_P + v_P (a_k − V_P) + c_P (d_k − D_P))
 
-which goes to the v of both of its items. For the only possible term of a sum both differences are 0.
+which is added to the v of both of its items. For the only possible term of a sum both differences are 0.
 """
 
 import math
-from collections import namedtuple
 
-from tritree.cpu.chart.lanes import (
-    copy_in,
-    copy_out,
-    enter,
-    exponentiate,
-    groups_in,
-    new_members,
-    scale_by,
-    store_exp,
-    words_in_lanes,
-)
-from tritree.cpu.chart.layout import FIELDS, carve, field
-from tritree.cpu.chart.numbers import MINUS_INF, Max, for_kind, generic, top_exponent
-from tritree.cpu.groups import finish, take
+from tritree.cpu.chart.lanes import copy_in, copy_out, exponentiate, nodes_of, scale_by, words_in_lanes
+from tritree.cpu.chart.layout import Soft, SoftGradient, soft_charts, soft_gradient_charts
+from tritree.cpu.chart.numbers import MINUS_INF, for_kind, generic, top_exponent
+from tritree.cpu.groups import new_members, next_group
 from tritree.cpu.simd import vector
 from tritree.cpu.simd.exp import pow2, split_exp
 from tritree.cpu.simd.jit import inline, kernel
 from tritree.cpu.simd.vector import fma, full, lanes, select
 
-# I and C have items, X and C have sums. An impossible item has the value 0, the exponent −inf and, so that nothing
-# becomes NaN, V = 0. In a sum a term of weight w = value · value′ · 2^(exponent + exponent′ − top) has the share
-# w · share; on the way down, `share` is multiplied by the sum's contribution c. In I it is c alone.
-Soft = namedtuple("Soft", "V value exponent top share")
-SoftGradient = namedtuple("SoftGradient", "V value exponent top share D v")
-SoftCharts = namedtuple("SoftCharts", "nodes row scratch p I C X")
-
-FIELDS.update({Soft: 12, SoftGradient: 18})
 LN2 = math.log(2)
 
 
-@inline
-def soft_charts(work, nodes):
-    """p, the scores, stand where I's V will be."""
-    row, scratch, f = carve(work, nodes)
-    I = Soft(f, field(f, row, 1), field(f, row, 2), None, field(f, row, 3))
-    C = Soft(field(f, row, 4), field(f, row, 5), field(f, row, 6), field(f, row, 7), field(f, row, 8))
-    X = Soft(field(f, row, 9), None, None, field(f, row, 10), field(f, row, 11))
-    return SoftCharts(nodes, row, scratch, Max(f), I, C, X)
-
-
-@inline
-def soft_gradient_charts(work, nodes):
-    row, scratch, f = carve(work, nodes)
-    soft = soft_charts(work, nodes)
-    I = with_gradient(soft.I, field(f, row, 12), field(f, row, 13))
-    C = with_gradient(soft.C, field(f, row, 14), field(f, row, 15))
-    X = with_gradient(soft.X, field(f, row, 16), field(f, row, 17))
-    return SoftCharts(nodes, row, scratch, soft.p, I, C, X)
-
-
-@inline
-def with_gradient(A, D, v):
-    return SoftGradient(A.V, A.value, A.exponent, A.top, A.share, D, v)
-
-
 @kernel
-def relaxed(work, order, scores, lengths, temperature, A, progress):
+def relaxed_kernel(work, order, scores, lengths, temperature, A, progress):
     """Fills A, for the groups that it takes."""
     members = new_members(work)
-    group = take(progress)
-    while group < groups_in(order, members):
-        charts = soft_charts(work, enter(members, order, group, lengths))
+    while next_group(members, order, lengths, progress):
+        charts = soft_charts(work, nodes_of(members))
         inside(charts, scores, members, temperature)
         down(charts, words_in_lanes(charts, members))
         copy_out(charts, charts.I.share, members, A, 0.0)
-        finish(progress)
-        group = take(progress)
 
 
 @kernel
-def relaxed_gradient(work, order, scores, lengths, temperature, grad, result, progress):
+def relaxed_gradient_kernel(work, order, scores, lengths, temperature, grad, result, progress):
     """Fills result, the derivative for the scores where grad is the one for A, for the groups that it takes."""
     members = new_members(work)
-    group = take(progress)
-    while group < groups_in(order, members):
-        charts = soft_gradient_charts(work, enter(members, order, group, lengths))
+    while next_group(members, order, lengths, progress):
+        charts = soft_gradient_charts(work, nodes_of(members))
         inside(charts, scores, members, temperature)
         expect(charts, grad, members)
         down(charts, words_in_lanes(charts, members))
         scale_by(charts, charts.I.v, full(charts.I.v, 1 / temperature))
         copy_out(charts, charts.I.v, members, result, 0.0)
-        finish(progress)
-        group = take(progress)
 
 
 @inline
@@ -119,12 +70,6 @@ def inside(charts, scores, members, temperature):
     for i in range(nodes - 1, -1, -1):
         for j in range(i + 1, nodes):
             inside_span(charts, i, j)
-
-
-@for_kind(store_exp, Max)
-def _(p, at, x):
-    """The arcs of max and + are scores: they only become relative to their column's largest."""
-    vector.store(p.value, at, x)
 
 
 @inline
@@ -145,9 +90,10 @@ def inside_span(charts, i, j):
 
 @inline
 def soft_sum(P, at, A, a, step_a, B, b, step_b, count):
-    """V = Σ b_k a_k of the sum P[at] over the terms A[a + k·step_a] ⊗ B[b + k·step_b], k < count; −inf if none can be.
+    """V = Σ b_k a_k of the sum P[at] over the terms A[a + k·step_a] ⊗ B[b + k·step_b], k < count.
 
-    The mean is taken relative to (nearly) the largest a_k. A single term then gives its own a_k, however large it is.
+    It is −inf if no term is possible. The mean is taken relative to (nearly) the largest a_k. Then V of a single term
+    is its a_k, however large that is.
     """
     top = top_exponent(A, a, step_a, B, b, step_b, count)
     zero, minus_inf = full(top, 0.0), full(top, MINUS_INF)
@@ -206,7 +152,7 @@ def expect_span(charts, i, j):
     D = expected(X, right, C, i * diagonal, cell, C, left + cell, cell, j - i)
     zero = full(D, 0.0)
     for at in (right, left):
-        # An impossible arc holds nothing, whatever ∂A says.
+        # D of an impossible arc is 0, whatever ∂A is.
         impossible = vector.load(I.value, at) == zero
         vector.store(I.D, at, select(impossible, zero, D + vector.load(I.D, at)))
     expected(C, right, I, i * diagonal + cell, cell, C, right + row, row, j - i)
@@ -229,7 +175,7 @@ def expected(P, at, A, a, step_a, B, b, step_b, count):
 
 @inline
 def down(charts, n):
-    """Fills c and, where there are charts for the gradient, v. The order of cells is that of the outside pass.
+    """Fills c and, in gradient charts, v. The order of cells is that of the outside pass.
 
     `n`, the number of words, is a vector: each lane has its own goal.
     """
@@ -242,7 +188,7 @@ def down(charts, n):
 
 @inline
 def down_span(charts, i, j, goal):
-    """What the items of the span (i, j) receive from wider ones. C[i,j] begins with the contribution `goal`."""
+    """What the items of the span (i, j) receive from wider ones. `goal` is the contribution that C[i,j] begins with."""
     I, C, X, nodes, row = charts.I, charts.C, charts.X, charts.nodes, charts.row
     cell = lanes(C.V)
     diagonal = row + cell
@@ -276,9 +222,9 @@ def down_span(charts, i, j, goal):
 
 @generic
 def receive(A, at, c, v, P, p, step_p, B, b, step_b, count):
-    """c and v with what item A[at] receives from the sums P[p + k·step_p], in which it stands beside B[b + k·step_b].
+    """c and v, plus what item A[at] receives from the sums P[p + k·step_p], in which its factor is B[b + k·step_b].
 
-    Without the factor of the item's own value, which is the same in all terms.
+    The factor of the item's own value, which is the same in all terms, is left out.
     """
 
 
@@ -311,7 +257,7 @@ def _(A, at, c, v, P, p, step_p, B, b, step_b, count):
 
 @generic
 def keep(P, at, c, v):
-    """Stores what P[at] has received: an item plainly, a sum times its share."""
+    """Stores what P[at] has received: of an item as it is, of a sum times its share."""
 
 
 @for_kind(keep, Soft)

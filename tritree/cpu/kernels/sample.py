@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from tritree.cpu.chart.lanes import copy_in, enter, exponentiate, goal, groups_in, new_members
+from tritree.cpu.chart.lanes import copy_in, exponentiate, goal, is_repeated, nodes_of
 from tritree.cpu.chart.layout import linear_charts, scaled_charts
 from tritree.cpu.chart.numbers import MINUS_INF
 from tritree.cpu.chart.trust import some_trusted
-from tritree.cpu.groups import finish, take
+from tritree.cpu.groups import new_members, next_group
 from tritree.cpu.passes.choose import inside_pass
 from tritree.cpu.passes.walk import Stream, walk
 from tritree.cpu.simd.jit import inline, kernel
@@ -14,26 +14,22 @@ from tritree.cpu.simd.vector import address, advance, lanes
 
 
 @kernel
-def sample(work, order, refused, exact, scores, lengths, single_root, seed, heads, pieces, progress):
-    """Fills heads. What it takes is one of `pieces` of a group's samples. `refused` and `exact` as in posterior.py."""
+def sample_kernel(work, order, refused, exact, scores, lengths, single_root, seed, heads, pieces, progress):
+    """Fills heads, for the pieces of a group's samples that it takes. `refused` and `exact` as in posterior.py."""
     members = new_members(work)
     stack = np.empty((scores.shape[1], 2), np.int64)
     low, high = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
     key = np.uint32(low), np.uint32(high)
     num_samples = heads.shape[0]
-    part = take(progress)
-    while part < groups_in(order, members) * pieces:
-        group, piece = part // pieces, part % pieces
+    while next_group(members, order, lengths, progress, pieces):
+        piece, nodes = members.part[0] % pieces, nodes_of(members)
         begin, end = num_samples * piece // pieces, num_samples * (piece + 1) // pieces
-        nodes = enter(members, order, group, lengths)
         if exact:
             charts = scaled_charts(work, nodes)
             sample_of(charts, members, refused, scores, single_root, key, begin, end, stack, heads)
         else:
             charts = linear_charts(work, nodes)
             sample_of(charts, members, refused, scores, single_root, key, begin, end, stack, heads)
-        finish(progress)
-        part = take(progress)
 
 
 @inline
@@ -46,8 +42,7 @@ def sample_of(charts, members, refused, scores, single_root, key, begin, end, st
     some_trusted(charts, members, refused)
     for lane in range(cell):
         b, n = members.sentences[lane], members.words[lane]
-        repeated = lane > 0 and b == members.sentences[0]
-        if refused[b] or repeated:
+        if refused[b] or is_repeated(members, lane):
             continue
         for s in range(begin, end):
             tree = advance(address(heads), (s * B + b) * N)

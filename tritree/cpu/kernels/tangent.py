@@ -1,43 +1,30 @@
 """The derivative of the marginals along a direction d: both passes, over dual numbers.
 
-A dual number a + a′ε carries its derivative along: (a + a′ε)(b + b′ε) = ab + (ab′ + a′b)ε. The arcs are exp(s + d ε),
+A dual number a + a′ε has its derivative with it: (a + a′ε)(b + b′ε) = ab + (ab′ + a′b)ε. The arcs are exp(s + d ε),
 that is p + p d ε, and the passes end with μ + μ′ε, where μ′ is the Hessian of log Z times d.
 
-The result is linear in d, so the passes run with d divided by its largest entry, and no d is too small or too large.
+The result is linear in d, so the passes run with d divided by its largest entry: no d is too small or too large.
 """
 
-from tritree.cpu.chart.lanes import (
-    copy_in,
-    copy_out,
-    enter,
-    exponentiate,
-    groups_in,
-    new_members,
-    scale_by,
-    scale_direction,
-    words_in_lanes,
-)
+from tritree.cpu.chart.lanes import copy_in, copy_out, exponentiate, nodes_of, scale_by, scale_direction, words_in_lanes
 from tritree.cpu.chart.layout import dual_charts, scaled_dual_charts
 from tritree.cpu.chart.numbers import MINUS_INF
 from tritree.cpu.chart.trust import some_trusted
-from tritree.cpu.groups import finish, take
+from tritree.cpu.groups import new_members, next_group
 from tritree.cpu.passes.choose import inside_pass, outside_pass
 from tritree.cpu.simd.jit import inline, kernel
 
 
 @kernel
-def tangent(work, order, refused, exact, scores, lengths, single_root, direction, result, progress):
-    """Fills result, for the groups that it takes; `refused` and `exact` as in posterior.py."""
+def tangent_kernel(work, order, refused, exact, scores, lengths, single_root, direction, result, progress):
+    """Fills result, for the groups that it takes. `refused` and `exact` as in posterior.py."""
     members = new_members(work)
-    group = take(progress)
-    while group < groups_in(order, members):
-        nodes = enter(members, order, group, lengths)
+    while next_group(members, order, lengths, progress):
+        nodes = nodes_of(members)
         if exact:
             tangent_of(scaled_dual_charts(work, nodes), members, refused, scores, single_root, direction, result)
         else:
             tangent_of(dual_charts(work, nodes), members, refused, scores, single_root, direction, result)
-        finish(progress)
-        group = take(progress)
 
 
 @inline

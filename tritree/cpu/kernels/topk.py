@@ -1,30 +1,30 @@
-"""The k best trees: the chart of the best one, and then one derivation after another, of the items that need it.
+"""The k best trees: the chart of the best one, then further derivations, one by one, of the items that need them.
 
-After the inside pass with max and + every item knows its best derivation. The next ones are found when somebody asks
-(Huang & Chiang 2005, algorithm 3). A derivation of an item is a term of its sum, the q-th, and a derivation of each of
-the two factors; call it (q, l, r), where l and r are ranks: 0 is the best. Those of an item come in the order of their
-weights, equal ones in that of q, then l, then r. As (q, l, r) comes after (q, l, r−1) and after (q, l−1, r), the next
-derivation of an item is among few. When (q, l, r) has been found, these become candidates:
+After the inside pass with max and + every item has its best derivation. The next ones are computed on demand (Huang &
+Chiang 2005, algorithm 3). A derivation of an item is a term of its sum, the q-th, and a derivation of each of the two
+factors. Write it as (q, l, r), where l and r are the ranks of the factors' derivations: 0 is the best. The derivations
+of an item are ordered by weight, equal ones by q, then l, then r. (q, l, r) comes after (q, l, r−1) and (q, l−1, r), so
+few can be the next one. When (q, l, r) has been found, these become candidates:
 
     (q,  l,   r+1)
     (q,  l+1, 0)      if r = 0
     (q′, 0,   0)      if l = r = 0, where q′ is the next best term
 
-Each derivation thus becomes a candidate once, right after one that comes before it. What l + 1 and r + 1 are, the
-factors may have to find first; and so on down, along the arcs of one tree, of which there are n.
+Each derivation thus becomes a candidate once, right after one that comes before it. A factor may have to find its
+derivation of rank l + 1 or r + 1 first, and so on down, along the arcs of one tree, of which there are n.
 
-A new tree costs the search for the next one of at most 2n items, O(n²) at worst and much less in the mean: two trees in
-succession share most of what they consist of. Rank 0 is never stored: it is what the chart holds.
+For a new tree at most 2n items search for their next derivation: O(n²) in the worst case, and much less in the mean,
+because two successive trees share most of their items. Rank 0 is never stored: the chart has it.
 """
 
 from collections import namedtuple
 
 import numpy as np
 
-from tritree.cpu.chart.lanes import copy_in, enter, goal, groups_in, new_members
+from tritree.cpu.chart.lanes import copy_in, goal, is_repeated, nodes_of
 from tritree.cpu.chart.layout import max_charts
 from tritree.cpu.chart.numbers import MINUS_INF
-from tritree.cpu.groups import finish, take
+from tritree.cpu.groups import new_members, next_group
 from tritree.cpu.kernels.viterbi import find_nan
 from tritree.cpu.passes.choose import inside_pass
 from tritree.cpu.simd import vector
@@ -33,52 +33,49 @@ from tritree.cpu.simd.vector import address, advance, lanes
 
 INFINITY = float("inf")
 
-# In place of a record: the derivation of rank 0; one that nobody has looked for; one that there is not.
-BEST, UNKNOWN, NONE = -1, -1, -2
+# In place of a record: the derivation of rank 0, no derivation, one that was not searched for yet.
+BEST, NONE, UNKNOWN = -1, -2, -3
 
-# One row per derivation. `left` and `right` are records of the factors. One that was found has a `rank`, and `next` is
-# the one after it. Candidates are a heap, by `next` and `other`.
+# One row per derivation. `left` and `right` are the records of the factors' derivations. A derivation that was found
+# has a `rank`, and `next` is the one after it. Candidates form a heap, in which `next` and `other` are the children.
 Records = namedtuple("Records", "weight split left right rank next other used")
-# One row per item that was looked at; `row` has its number, −1 if it was not. `split` is that of its best derivation,
-# `second` the one after that; `last` was found last, and the first of the `candidates` is the next.
+# One row per item that was looked at. `row` has its number, or −1. `split` is that of the best derivation, `second` the
+# derivation after it, `last` the one that was found last; the first of the `candidates` is the next one.
 Items = namedtuple("Items", "row split second last candidates used")
-# What the search needs. Items are numbers, too (`number`).
+# What the search needs. An item is given by its number (`number`).
 Search = namedtuple("Search", "charts lane nodes single_root items records stack")
 # The terms A[a + q·step_a] ⊗ C[b + q·step_b], q < count, of an item's sum. The first has the split index `first`.
 Terms = namedtuple("Terms", "A a step_a b step_b count is_join h m first")
 
 
 @kernel
-def topk(work, order, scores, lengths, single_root, best, heads, progress):
+def topk_kernel(work, order, scores, lengths, single_root, best, heads, progress):
     """Fills best and heads, for the groups that it takes."""
     members = new_members(work)
     k, N = best.shape[1], scores.shape[1]
     n = lengths[order[0]]  # no sentence is longer
-    # A new tree makes at most 2n items find their next derivation, each with three candidates.
+    # For a new tree at most 2n items find their next derivation, each with three candidates.
     count = 6 * n * (k - 1)
     weights, numbers = np.empty(count, work.dtype), np.empty(6 * count + 1, np.int64)
     items = np.empty(10 * (n + 1) * (n + 1) + 1, np.int64)
     stack = np.empty(3 * n + 3, np.int64)
-    group = take(progress)
-    while group < groups_in(order, members):
-        charts = max_charts(work, enter(members, order, group, lengths))
+    while next_group(members, order, lengths, progress):
+        charts = max_charts(work, nodes_of(members))
         copy_in(scores, members, charts, charts.p.value, MINUS_INF)
         inside_pass(charts.C, charts, single_root)
         vector.store(charts.scratch, 0, find_nan(charts))
         for lane in range(lanes(charts.scratch)):
+            if is_repeated(members, lane):
+                break
             b, n = members.sentences[lane], members.words[lane]
-            if lane > 0 and b == members.sentences[0]:
-                break  # a group that is not full repeats its first sentence
             search = new_search(charts, lane, n + 1, single_root, weights, numbers, items, stack)
             weight = charts.C.value[goal(members, lane)] + charts.scratch[lane]
             best_trees(search, n, weight, k, N, advance(address(best), b * k), advance(address(heads), b * k * N))
-        finish(progress)
-        group = take(progress)
 
 
 @inline
 def new_search(charts, lane, nodes, single_root, weights, numbers, items, stack):
-    """Pointers into the arrays, because passing arrays on would count references to them at every call."""
+    """Pointers into the arrays: passing arrays to functions would count references at every call."""
     count = weights.size
     f, g = address(numbers), address(items)
     split, left, right = advance(f, 1), advance(f, 1 + count), advance(f, 1 + 2 * count)
@@ -96,7 +93,7 @@ def new_search(charts, lane, nodes, single_root, weights, numbers, items, stack)
 
 @inline
 def best_trees(search, n, weight, k, N, best, heads):
-    """Writes k scores, of which the first is `weight`, and k trees of N heads. NaN stays, so that it is seen."""
+    """Writes k scores, of which the first is `weight`, and k trees of N heads. If it is NaN, all scores are NaN."""
     nothing = weight if weight != weight else MINUS_INF
     tree = BEST if weight > MINUS_INF else NONE
     for t in range(k):
@@ -113,7 +110,7 @@ def best_trees(search, n, weight, k, N, best, heads):
 
 @inline
 def number(h, m):
-    """C[h,m] as a number. X{i,j} is numbered like C[i + nodes, j]. (A division would take longer to undo.)"""
+    """The number of C[h,m]. X{i,j} has that of C[i + nodes, j]. `ends` needs no division to undo it."""
     return h << 32 | m
 
 
@@ -124,7 +121,7 @@ def ends(item):
 
 @inline
 def row_of(search, item):
-    """The row of an item, which it is given if it has none."""
+    """The row of an item, a new one if it has none."""
     items = search.items
     h, m = ends(item)
     at = h * search.nodes + m
@@ -156,7 +153,7 @@ def terms_of(search, item):
 
 @inline
 def factors(search, terms, q):
-    """The items whose derivations are the factors of term q. For I[h,k] that is X{h,k}: they have the same."""
+    """The items whose derivations are the factors of term q. For I[h,k] it is X{h,k}, whose derivations it shares."""
     nodes, k = search.nodes, terms.first + q
     h, m = terms.h, terms.m
     if terms.is_join:
@@ -166,7 +163,7 @@ def factors(search, terms, q):
 
 @inline
 def weight_of(search, terms, q, left, right):
-    """The weight of a derivation, by the additions of the inside pass."""
+    """The weight of a derivation, by the same additions as in the inside pass."""
     charts, weight = search.charts, search.records.weight
     x = terms.A.value[terms.a + q * terms.step_a]
     if left != BEST:
@@ -179,7 +176,7 @@ def weight_of(search, terms, q, left, right):
 
 @inline
 def next_term(search, terms, weight, q):
-    """The best term, with best factors, of those that come after one with this weight and index; −1 if none does."""
+    """The best term, with the best factors, after the one of this weight and index; −1 if there is none."""
     A, C = terms.A.value, search.charts.C.value
     best, found = weight, -1
     a, b = terms.a, terms.b
@@ -215,7 +212,7 @@ def following(search, item, record):
 
 @inline
 def find_next(search, n):
-    """Finds the next derivation of the goal, and on the way those of other items. Returns its record, or NONE."""
+    """Finds the next derivation of the goal, and those of other items that it needs. Returns its record, or NONE."""
     items, stack = search.items, search.stack
     if n == 0:
         return NONE
@@ -250,7 +247,7 @@ def find_next(search, n):
 def add_candidate(search, row, terms, q, left, right):
     items, records = search.items, search.records
     weight = weight_of(search, terms, q, left, right)
-    if not weight > MINUS_INF:  # a sum of finite scores can be too low for a number
+    if not weight > MINUS_INF:  # a sum of finite scores can overflow to −inf
         return
     new = records.used[0]
     records.used[0] += 1
@@ -262,10 +259,10 @@ def add_candidate(search, row, terms, q, left, right):
 
 @inline
 def merged(records, x, y):
-    """Two skew heaps made one (Sleator & Tarjan 1986): a few steps, however many candidates there are.
+    """Merges two skew heaps (Sleator & Tarjan 1986): O(log) steps, amortised.
 
-    Nothing in `next` and `other` comes before the record itself. The rest of the work goes where `other` was, which
-    becomes `next`, so that no branch grows long for long.
+    The children `next` and `other` of a record come after it. At each step the children change places and the rest is
+    merged into the new `next`, so that no branch stays long.
     """
     if x == NONE or y == NONE:
         return max(x, y)
@@ -319,7 +316,7 @@ def take_candidate(search, row):
 
 @inline
 def read_tree(search, n, record, heads):
-    """Writes the heads of a derivation of the goal. As `walk`, along derivations that were found."""
+    """Writes the heads of a derivation of the goal: like `walk`, but along derivations that were found."""
     nodes, stack = search.nodes, search.stack
     stack[0], stack[1], stack[2] = 0, n, record
     depth = 3 if n > 0 else 0

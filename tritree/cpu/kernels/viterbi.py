@@ -6,10 +6,10 @@ the same sums, so they have the same ties and find the same tree.
 
 import numpy as np
 
-from tritree.cpu.chart.lanes import copy_in, enter, goal, groups_in, new_members
+from tritree.cpu.chart.lanes import copy_in, goal, nodes_of
 from tritree.cpu.chart.layout import max_charts
 from tritree.cpu.chart.numbers import MINUS_INF
-from tritree.cpu.groups import finish, take
+from tritree.cpu.groups import new_members, next_group
 from tritree.cpu.passes.choose import inside_pass
 from tritree.cpu.passes.walk import walk
 from tritree.cpu.simd import vector
@@ -18,20 +18,17 @@ from tritree.cpu.simd.vector import address, advance, full, lanes, select
 
 
 @kernel
-def viterbi(work, order, scores, lengths, single_root, best, heads, progress):
+def viterbi_kernel(work, order, scores, lengths, single_root, best, heads, progress):
     """Fills best and heads, for the groups that it takes."""
     members = new_members(work)
     N = scores.shape[1]
     stack = np.empty((N, 2), np.int64)
-    group = take(progress)
-    while group < groups_in(order, members):
-        nodes = enter(members, order, group, lengths)
-        charts = max_charts(work, nodes)
-        cell = lanes(charts.scratch)
+    while next_group(members, order, lengths, progress):
+        charts = max_charts(work, nodes_of(members))
         copy_in(scores, members, charts, charts.p.value, MINUS_INF)
         inside_pass(charts.C, charts, single_root)
         vector.store(charts.scratch, 0, find_nan(charts))
-        for lane in range(cell):
+        for lane in range(lanes(charts.scratch)):
             b, n = members.sentences[lane], members.words[lane]
             value = charts.C.value[goal(members, lane)] + charts.scratch[lane]
             tree = advance(address(heads), b * N)
@@ -40,13 +37,11 @@ def viterbi(work, order, scores, lengths, single_root, best, heads, progress):
             if value > MINUS_INF:
                 walk(charts, lane, n, single_root, None, stack, tree)
             best[b] = value
-        finish(progress)
-        group = take(progress)
 
 
 @inline
 def find_nan(charts):
-    """NaN in the lanes that have a NaN among their scores, else 0. (The maxima pass NaN over.)"""
+    """NaN in the lanes that have a NaN among their scores, else 0. Maxima ignore NaN, so it is looked for here."""
     p, row, cell = charts.p.value, charts.row, lanes(charts.p.value)
     found = full(p, 0.0)
     for h in range(charts.nodes):

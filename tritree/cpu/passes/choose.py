@@ -1,4 +1,4 @@
-"""Which form of the two passes a kind of number takes: tiles where their running totals fit into registers."""
+"""Which form of the two passes a kind of number has: tiles where the running totals of a tile fit into registers."""
 
 from tritree.cpu.chart.numbers import Dual, Linear, Max, Scaled, ScaledDual, for_kind, generic
 from tritree.cpu.passes.inside import inside
@@ -23,7 +23,7 @@ def _(C, charts, single_root):
 
 @generic
 def outside_pass(C, charts, n, single_root):
-    """Fills gC, gX and mu of the charts. They may lie over X and p."""
+    """Fills gC, gX and mu of the charts. gX and mu may overwrite X and p."""
 
 
 @for_kind(outside_pass, Linear, Max)

@@ -1,12 +1,11 @@
-"""Loops that are gone when a kernel runs: arithmetic written out while the kernel is being compiled.
+"""Code that writes code: loops over spans that run at compile time and emit LLVM instructions.
 
-A tile (tile.py) holds sixteen spans, and in each some forty variables have their place in a register. Written with the
-numbers of numbers.py that is hundreds of lines. Here the loop over the spans is a Python loop, which runs while Numba
-compiles: its variables hold LLVM's values, and each operation emits one instruction. What is left at run time is a
-straight line.
+A tile (tile.py) has sixteen spans. Written out with the numbers of numbers.py, so that variables stay in registers, it
+would be hundreds of lines. Here the loop over the spans is a Python loop, which runs while Numba compiles: its
+variables are LLVM values, and each operation emits one instruction. What runs later is straight-line code.
 
     total = numbers.muladd(total, x, y)     emits total ⊕ x ⊗ y
-    C[h, m]                                 emits a load, or nothing if this code has computed that item: it is in hand
+    C[h, m]                                 emits a load, or nothing if this code has computed that item before
     C[h, m] = x                             emits a store
 
 `ONE` is the 1 of the kind and `None` an empty sum; operations with them emit less.
@@ -71,7 +70,7 @@ class Numbers:
 
 
 class Anchor:
-    """A node that is known at run time, by the distance in bytes to its row and to its column in a chart."""
+    """A node that is known at run time only, with the distance in bytes to its row and to its column in a chart."""
 
     def __init__(self, grid, index):
         self.index = index
@@ -80,7 +79,7 @@ class Anchor:
 
 
 class Node(NamedTuple):
-    """The node so many places after an anchor."""
+    """The node that comes `offset` places after an anchor."""
 
     anchor: Anchor
     offset: int
@@ -92,8 +91,8 @@ class Node(NamedTuple):
 class Chart:
     """A chart that is indexed by nodes.
 
-    Addresses are made of one pointer for the anchors, a small multiple of the row, and a constant: forms for which the
-    processor needs no instructions and few registers.
+    An address is a pointer for the anchors, plus a small multiple of the row, plus a constant. The processor computes
+    that as part of a load, and few registers are needed.
     """
 
     def __init__(self, numbers, grid, value):
@@ -101,7 +100,7 @@ class Chart:
         builder = numbers.builder
         self.pointer = builder.bitcast(builder.extract_value(value, 0), _bytes)
         self.anchored = {}
-        self.in_hand = {}
+        self.computed = {}
 
     def place(self, h, m, ahead=0):
         """The address of [h, m + ahead]."""
@@ -116,17 +115,17 @@ class Chart:
         h, m = item
         if h == m:
             return ONE
-        if item not in self.in_hand:
+        if item not in self.computed:
             return self.numbers.load(self.place(h, m))
-        return self.in_hand[item]
+        return self.computed[item]
 
     def __setitem__(self, item, x):
-        self.in_hand[item] = x
+        self.computed[item] = x
         self.numbers.store(self.place(*item), x)
 
 
 class Grid:
-    """Where nodes stand in charts, and how a walk through a chart goes."""
+    """Where nodes are in charts, and walks through a chart: pairs (first place, step)."""
 
     def __init__(self, builder, row_elements, element_bytes):
         self.builder = builder
@@ -182,11 +181,10 @@ def sums(numbers, totals, first, second, count):
     return {pair: builder.load(place) for pair, place in running.items()}
 
 
-def set_aside(chart, items):
-    """Stores numbers so that they are loaded again when needed, and take no registers from the loops before that.
+def spill(chart, items):
+    """Stores numbers so that they are loaded again when needed, and take no registers until then.
 
-    LLVM would keep some in registers. An empty instruction, of which it believes that it may change all memory, stops
-    that.
+    LLVM would keep some in registers. An empty instruction that is declared to change all memory prevents that.
     """
     builder = chart.numbers.builder
     for (h, m), x in items.items():
@@ -196,7 +194,7 @@ def set_aside(chart, items):
 
 @contextmanager
 def _loop(builder, count):
-    """For k < count. Not unrolled by LLVM: the body is large enough, and more branches would be mispredicted."""
+    """A loop over k < count. LLVM must not unroll it: the body is large, and more branches would be mispredicted."""
     zero, one = _size(0), _size(1)
     before = builder.block
     body, end = builder.append_basic_block("terms"), builder.append_basic_block("summed")
@@ -213,7 +211,7 @@ def _loop(builder, count):
 
 
 def _no_unrolling(module):
-    """What LLVM knows a loop by: a node of metadata whose first operand is itself."""
+    """LLVM identifies a loop by a metadata node whose first operand is the node itself."""
     advice = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
     node = ir.MDValue(module, [advice], name=str(len(module.metadata)))
     node.operands = (node, advice)

@@ -1,8 +1,8 @@
 """The inside pass: the rules of tritree/rules.py, bottom-up, over any kind of number.
 
-Spans are filled with i falling and j rising, so that all narrower ones within (i, j) are there; several rows at a time,
-for which the items of column j then lie in the cache. Every span has one order of operations, which does not depend on
-how far the chart goes on: a sentence gets the same bits whatever it shares a group with.
+Spans are filled with i falling and j rising: all spans within (i, j) come before it. Several rows are done at a time,
+so that the items of column j stay in the cache. Every span has one order of operations, which does not depend on the
+size of the chart: a sentence gets the same bits whatever is in its group.
 """
 
 from tritree.cpu.chart.numbers import dot, load, mul, one, store

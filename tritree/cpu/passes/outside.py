@@ -1,7 +1,7 @@
 """The outside pass: the gradient g of log Z for every item, top-down, and the marginals of the arcs.
 
-Read the rules of the inside pass as a program, from the goal back. Each product a ⊗ b hands g to its factors: the
-gradient of a grows by g · b. For an item, that makes one sum for each rule that it is a factor in. With i < j:
+Differentiate the rules of the inside pass in reverse, from the goal. A product a ⊗ b with the gradient g adds g · b to
+the gradient of a. So an item has one sum for each rule in which it is a factor. With i < j:
 
     seed       gC[0,n]  =  1 / Z
     complete   gC[i,j] += Σ k<i  gC[k,j] I[k,i]       gC[j,i] += Σ k>j  gC[k,i] I[k,j]
@@ -9,15 +9,16 @@ gradient of a grows by g · b. For an item, that makes one sum for each rule tha
     complete   gI[i,j]  = Σ k≥j  gC[i,k] C[j,k]       gI[j,i]  = Σ k≤i  gC[j,k] C[i,k]
     attach     gX{i,j}  = gI[i,j] p[i,j] + gI[j,i] p[j,i]
 
-Six sums of the size of the inside pass's three. The marginal of an arc is that of its item: μ[h,m] = gI[h,m] I[h,m].
+These are six sums, each as large as one of the inside pass's three. The marginal of an arc is that of its item:
+μ[h,m] = gI[h,m] I[h,m].
 
-Spans are filled with i rising and j falling: all wider ones around (i, j) are there. The sums gather from them, so
-nothing is added to a cell twice and no order depends on the group; those that run to the end of the chart run
-outwards, so that zeros come last.
+Spans are filled with i rising and j falling: all spans around (i, j) come before it. A sum gathers from them, so every
+cell is written once and the order of operations does not depend on the group. Sums that run to the end of the chart
+run outwards, so that zeros come last.
 """
 
-from tritree.cpu.chart.gradients import gather, no_gradient, seed, through
-from tritree.cpu.chart.numbers import add, load, store
+from tritree.cpu.chart.gradients import gather, seed
+from tritree.cpu.chart.numbers import add, empty, load, mul, store
 from tritree.cpu.passes.inside import BAND
 from tritree.cpu.simd.jit import inline
 from tritree.cpu.simd.vector import full, lanes
@@ -31,20 +32,20 @@ def outside(charts, n, single_root):
         for j in range(nodes - 1, top, -1):
             for i in range(top, min(top + BAND, j)):
                 x = load(C, i * charts.row + j * cell)
-                g = seed(x, n == full(n, j)) if i == 0 else no_gradient(x)
+                g = seed(x, n == full(n, j)) if i == 0 else empty(charts.gC)
                 outside_span(charts, i, j, single_root, g)
 
 
 @inline
 def outside_span(charts, i, j, single_root, g):
-    """The gradients of the items of the span (i, j), from those of wider ones. C[i,j] begins with g."""
+    """The gradients of the items of the span (i, j), from those of wider ones. The sum for C[i,j] begins with g."""
     p, C, I, X, nodes, row = charts.p, charts.C, charts.I, charts.X, charts.nodes, charts.row
     gC, gX, mu = charts.gC, charts.gX, charts.mu
     cell = lanes(C.value)
     diagonal = row + cell
     right, left = i * row + j * cell, j * row + i * cell
     before, after = i, nodes - 1 - j  # how many k < i, and how many k > j
-    # ROOT's only modifier leaves no join with C[0,j], j > 0: neither for that item, nor for its partners C[k,j+1].
+    # With a single root, C[0,j] with j > 0 is in no join: neither it nor its partners C[k,j+1] receive from one.
     rooted = single_root and i == 0
     skip = 1 if single_root and i > 1 else 0
 
@@ -54,13 +55,13 @@ def outside_span(charts, i, j, single_root, g):
     store(gC, right, g)
 
     x = load(C, left)
-    g = gather(x, no_gradient(x), C, gC, left + row, row, I, j * diagonal + row, row, after)
+    g = gather(x, empty(gC), C, gC, left + row, row, I, j * diagonal + row, row, after)
     g = gather(x, g, X, gX, skip * row + j * cell, row, C, skip * row + (i - 1) * cell, row, before - skip)
     store(gC, left, g)
 
     x, y = load(I, right), load(I, left)
-    g = gather(x, no_gradient(x), C, gC, right, cell, C, j * diagonal, cell, after + 1)
-    f = gather(y, no_gradient(y), C, gC, j * row, cell, C, i * row, cell, before + 1)
-    store(gX, right, add(through(g, load(p, right)), through(f, load(p, left))))
-    store(mu, right, through(g, x))
-    store(mu, left, through(f, y))
+    g = gather(x, empty(gC), C, gC, right, cell, C, j * diagonal, cell, after + 1)
+    f = gather(y, empty(gC), C, gC, j * row, cell, C, i * row, cell, before + 1)
+    store(gX, right, add(mul(g, load(p, right)), mul(f, load(p, left))))
+    store(mu, right, mul(g, x))
+    store(mu, left, mul(f, y))

@@ -3,19 +3,19 @@
                  j    j+1  j+2  j+3
         i      │    │    │    │    │        i and j are multiples of 4: rows and columns of a grid that begins at 0.
         i+1    │    │    │    │    │        On the diagonal, i = j, a tile is the triangle of the spans among its four
-        i+2    │    │    │    │    │        nodes. At the end of the sentence it may be two columns wide.
+        i+2    │    │    │    │    │        nodes. At the end of the sentence a tile may be two columns wide.
         i+3    │    │    │    │    │
 
 The splits k of a span fall into two parts:
 
-    far     nodes outside of the tile's rows and columns. They are the same ones for all spans of the tile, which
-            share what is loaded: a plain loop takes two loads for one multiply–add, this one takes half a load.
+    far     nodes outside the tile's rows and columns. They are the same for all spans of the tile, which share the
+            loads: a plain loop has two loads per multiply–add, this one half a load.
     near    nodes of the tile itself: terms with its own spans, and with those of the diagonal next to its rows and
             columns. They follow span by span, in an order in which each finds what it needs. Neighbours in that order
-            do not need each other, so that a processor works on several at once.
+            do not depend on each other, so the processor works on several at once.
 
-Every span has one order of operations, far before near and each in a fixed order, wherever its sentence ends and
-whatever shares its group: the same bits in any batch.
+Every span has one order of operations: far before near, and each in a fixed order, wherever its sentence ends and
+whatever else is in its group. So a sentence gets the same bits in any batch.
 """
 
 from itertools import pairwise
@@ -23,19 +23,19 @@ from itertools import pairwise
 from numba import types
 from numba.extending import intrinsic
 
-from tritree.cpu.passes.emit import Chart, Grid, Numbers, set_aside, sums
+from tritree.cpu.passes.emit import Chart, Grid, Numbers, spill, sums
 
 SIDE = 4
 
 
 def _narrow_first(rows, columns):
-    """The spans of a tile, as pairs of nodes. On the diagonal, where rows are columns, those within the tile."""
+    """The spans of a tile as pairs of nodes, narrow ones first. On the diagonal, where rows are columns, only i < j."""
     numbered = [(v - u, u, v) for u in range(len(rows)) for v in range(len(columns)) if rows is not columns or u < v]
     return [(rows[u], columns[v]) for _, u, v in sorted(numbered)]
 
 
 def _turned(totals):
-    """Totals of spans (i, j), for their left-facing items."""
+    """Totals by (j, i) instead of (i, j): for left-facing items."""
     return {(j, i): total for (i, j), total in totals.items()}
 
 
@@ -49,8 +49,8 @@ def _inside(numbers, grid, p, C, I, X, rows, columns, only_root):
         nodes, following = [*rows, *columns], dict([*pairwise([*rows, k]), *pairwise(columns)])
         far = grid.distance(k, columns[0])
         # C[i,j] = ⊕ I[i,k] ⊗ C[k,j]     C[j,i] = ⊕ C[k,i] ⊗ I[j,k]     X{i,j} = ⊕ C[i,k] ⊗ C[j,k+1]
-        set_aside(C, sums(numbers, x, grid.along(I, rows, k), grid.down(C, k, columns), far))
-        set_aside(C, _turned(sums(numbers, x, grid.down(C, k, rows), grid.along(I, columns, k), far)))
+        spill(C, sums(numbers, x, grid.along(I, rows, k), grid.down(C, k, columns), far))
+        spill(C, _turned(sums(numbers, x, grid.down(C, k, rows), grid.along(I, columns, k), far)))
         x = sums(numbers, x, grid.along(C, rows, k), grid.along(C, columns, k, ahead=1), far)
     for i, j in spans:
         u, v = nodes.index(i), nodes.index(j)
@@ -71,10 +71,10 @@ def _inside(numbers, grid, p, C, I, X, rows, columns, only_root):
 
 
 def _outside(numbers, grid, p, C, I, gC, gX, mu, rows, columns, start, end, only_root):
-    """The rules stand in outside.py. `start` is ROOT, `end` follows the last node.
+    """The rules are in outside.py. `start` is ROOT, `end` follows the last node.
 
-    What gC[i,j] begins with stands in its place for the first row: ROOT, if it is there, has seeds. gI[j,i] waits in
-    gX[j,i], which has no meaning of its own.
+    For the first row of the tile, the number that gC[i,j] begins with is already in its place: the seeds, if that row
+    is ROOT. gI[j,i] is kept in gX[j,i], which is not used otherwise.
     """
     spans = _narrow_first(rows, columns)
     k = columns[-1].next()
@@ -84,10 +84,10 @@ def _outside(numbers, grid, p, C, I, gC, gX, mu, rows, columns, start, end, only
     none = dict.fromkeys(spans)
     begin = {(i, j): gC[i, j] for i, j in spans if i is rows[0]}
     right = sums(numbers, none | begin, grid.down(I, start, rows), grid.down(gC, start, columns), before)
-    set_aside(gC, sums(numbers, right, grid.along(gX, rows, k), grid.down(C, k, columns, ahead=1), after))
+    spill(gC, sums(numbers, right, grid.along(gX, rows, k), grid.down(C, k, columns, ahead=1), after))
     left = sums(numbers, none, grid.down(C, start, rows, ahead=-1), grid.down(gX, start, columns), before)
-    set_aside(gC, _turned(sums(numbers, left, grid.down(gC, k, rows), grid.down(I, k, columns), after)))
-    set_aside(gX, _turned(sums(numbers, none, grid.along(C, rows, start), grid.along(gC, columns, start), before)))
+    spill(gC, _turned(sums(numbers, left, grid.down(gC, k, rows), grid.down(I, k, columns), after)))
+    spill(gX, _turned(sums(numbers, none, grid.along(C, rows, start), grid.along(gC, columns, start), before)))
     arc_right = sums(numbers, none, grid.along(gC, rows, k), grid.along(C, columns, k), after)
     for i, j in reversed(spans):
         above, beyond = rows[: rows.index(i)], columns[columns.index(j) + 1 :]
@@ -141,7 +141,7 @@ def _outside_tile(height, width):
 
 
 def _tile(builder, chart, row, i, j, height, width):
-    """Numbers, grid, and the nodes of the rows and columns: the same ones where there is no width."""
+    """Numbers, grid, and the nodes of the rows and columns. Without a width, the columns are the rows."""
     numbers = Numbers(builder, chart)
     grid = Grid(builder, row, numbers.vector.dtype.bitwidth // 8)
     rows = grid.nodes(i, height)

@@ -1,11 +1,11 @@
-"""Both passes, tile by tile (tile.py): what inside.py and outside.py state, with a quarter of the loads.
+"""Both passes, tile by tile (tile.py): the same as inside.py and outside.py, with a quarter of the loads.
 
-Two rows of tiles are done together, column by column: what a tile reads of its columns is then in the first-level
-cache for the other one. That changes the order of the tiles, not that of any span's operations. The number of nodes is
-even; a word without arcs is added where it is not.
+Two rows of tiles are done together, column by column: what one tile reads of its columns is then in the first-level
+cache for the other. That changes the order of the tiles, not that of any span's operations. The number of nodes must be
+even; a node without arcs is added where it is odd.
 """
 
-from tritree.cpu.chart.gradients import no_gradient, seed
+from tritree.cpu.chart.gradients import seed
 from tritree.cpu.chart.numbers import empty, load, one, store
 from tritree.cpu.passes.tile import (
     SIDE,
@@ -55,9 +55,9 @@ def outside_tiled(charts, n, single_root):
         x = load(C, j * cell)
         store(gC, j * cell, seed(x, n == full(n, j)))
         for i in range(SIDE, j, SIDE):
-            store(gC, i * row + j * cell, no_gradient(x))
+            store(gC, i * row + j * cell, empty(gC))
         if single_root:
-            store(C, j * cell, empty(C))  # it takes part in no join, and without it none needs to know
+            store(C, j * cell, empty(C))  # then no join needs a test for it
     for top in range(0, nodes, BAND):
         for j in range((nodes - 1) // SIDE * SIDE, top - 1, -SIDE):
             for i in range(top, min(top + BAND - SIDE, j) + 1, SIDE):

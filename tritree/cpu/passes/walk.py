@@ -3,9 +3,9 @@
     C[h,m]  →  choose k  →  I[h,k], C[k,m]        and word k has found its head, h
     I[h,k]  →  choose r  →  C[i,r], C[j,r+1]      i, j = the smaller and the larger of h and k
 
-What a choice is depends on the kind of chart: in a Max chart the first term that attains the maximum, in Linear and
-Scaled ones a random term, with the probability that is its share of the sum. Each takes time linear in the span, so
-a tree takes O(n²) at most. All numbers here are scalars: positions include the lane.
+The kind of chart decides how a term is chosen. In a Max chart it is the first term that attains the maximum. In Linear
+and Scaled charts it is random: its probability is its share of the sum. A choice takes time linear in the span, so a
+tree takes O(n²) at most. All numbers here are scalars: positions include the lane.
 """
 
 from collections import namedtuple
@@ -19,12 +19,12 @@ from tritree.cpu.simd.jit import inline
 from tritree.cpu.simd.philox import philox, uniform
 from tritree.cpu.simd.vector import lanes
 
-# What the randomness of one sample of one sentence depends on. `None` in its place where nothing is random.
+# What the random numbers of one sample of one sentence depend on. Viterbi passes None instead.
 Stream = namedtuple("Stream", "key sentence sample")
 
 
 def draw(stream, h, m):
-    """Two uniforms for the item C[h, m]: for its own choice, and for that of the arc it begins with."""
+    """Two uniforms for the item C[h, m]: one to choose k, one to choose r for the arc h → k."""
 
 
 @overload(draw)
@@ -65,7 +65,7 @@ def _(P, at, A, a, step_a, B, b, step_b, count, u):
             last = k
             if total > target:
                 return k
-    return last  # where the terms, added up, come to a little less than their sum P
+    return last  # by rounding, the total of the terms is below the target
 
 
 @for_kind(choose, Scaled)
@@ -87,7 +87,7 @@ def _(P, at, A, a, step_a, B, b, step_b, count, u):
 
 @inline
 def walk(charts, lane, n, single_root, stream, stack, heads):
-    """Writes the heads of the words of one tree. Needs a chart whose goal is possible.
+    """Writes the heads of the words of one tree. The goal must be possible.
 
     `stack` holds the items that are still to be expanded. They cover disjoint words, so there are at most n of them.
     """

@@ -1,0 +1,1 @@
+"""Numba extended by a vector type; knows no trees."""

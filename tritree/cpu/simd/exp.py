@@ -1,4 +1,4 @@
-"""exp and powers of two, on all lanes at once: what the C library does, as LLVM instructions.
+"""exp and powers of two on all lanes at once, written as LLVM instructions.
 
 For vectors of float64. A double is sign, 11 bits of exponent (biased by 1023) and 52 bits of fraction.
 """
@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from tritree.cpu.simd.vector import Vector, all_lanes, call_llvm
 
-# Adding 1.5 · 2^52 to a double of moderate size rounds it to an integer, which then stands in the low bits of the sum.
+# Adding 1.5 · 2^52 to a double of moderate size rounds it to an integer, which is then in the low bits of the sum.
 _ROUND = 1.5 * 2.0**52
 _BIAS = 1023
 _FRACTION_BITS = 52
@@ -27,7 +27,7 @@ def _bits(builder, lanes_value):
 
 
 def _emit_pow2(builder, k):
-    """2^k. Clamped to −1023, whose biased exponent is 0: without fraction bits that is the number 0. NaN likewise."""
+    """2^k. k is clamped to −1023, and so is NaN: the biased exponent 0 without fraction bits is the number 0."""
     kind = k.type
     k = builder.select(builder.fcmp_ordered(">", k, all_lanes(kind, -_BIAS)), k, all_lanes(kind, -_BIAS))
     biased = _bits(builder, builder.fadd(k, all_lanes(kind, _ROUND + _BIAS)))
@@ -60,8 +60,8 @@ _EXP_COEFFICIENTS = (
 def _emit_exp_near_0(builder, r):
     """exp(r) for |r| ≤ ln 2 / 2. exp(0) is 1 exactly.
 
-    Terms are added in pairs, and the pairs from left to right in powers of r². Term by term it would be one chain of
-    instructions, twice as long, that wait for each other.
+    Terms are added in pairs, and the pairs by Horner's rule in r². Term by term, the chain of dependent instructions
+    would be twice as long.
     """
     terms = [all_lanes(r.type, c) for c in _EXP_COEFFICIENTS]
     square = builder.fmul(r, r)
@@ -93,7 +93,7 @@ def exponent(typingctx, x):
     def emit(context, builder, signature, args):
         bits = _bits(builder, args[0])
         biased = builder.lshr(bits, all_lanes(bits.type, _FRACTION_BITS))
-        # A small integer becomes a double when it is put in the fraction bits of 2^52, and 2^52 subtracted.
+        # A small integer becomes a double if it is put in the fraction bits of 2^52 and 2^52 is subtracted.
         with_offset = builder.or_(biased, all_lanes(bits.type, (_BIAS + _FRACTION_BITS) << _FRACTION_BITS))
         with_offset = builder.bitcast(with_offset, args[0].type)
         return builder.fsub(with_offset, all_lanes(args[0].type, 2.0**_FRACTION_BITS + _BIAS))
@@ -127,8 +127,8 @@ def exp(typingctx, x):
 def split_exp(typingctx, x):
     """exp(x) as (m, k), meaning m · 2^k: 1/√2 ≤ m ≤ √2 and k integer-valued, for any finite x.
 
-    Past 2^52 the spacing of doubles is wider than ln 2 and r would be noise, so it is held to its range: an error of
-    x in the last place. −inf gives (0, −inf); NaN and +inf give (NaN, 0).
+    Past 2^52 the spacing of doubles is wider than ln 2 and r would be noise. It is clamped to its range, an error in
+    the last place of x. −inf gives (0, −inf); NaN and +inf give (NaN, 0).
     """
     if not _is_float64(x):
         return None

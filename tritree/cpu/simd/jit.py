@@ -1,11 +1,11 @@
-"""How the CPU kernels are compiled.
+"""How the CPU code is compiled. All private names of Numba that tritree uses are in this file.
 
-`inline` is for the pieces, which are compiled into whatever calls them. `kernel` is for the few functions that Python
-calls: they run without the GIL, and their machine code is cached on disk.
+`inline` is for functions that only compiled code calls: they are compiled into their callers. `kernel` is for the few
+functions that Python calls: they run without the GIL, and their machine code is cached on disk.
 
-Numba's cache looks at the file of the cached function, not at the files that it imports: after a change to vector.py
-alone it would go on running the old machine code. So the stamp that it compares is replaced by one of all files in
-this package.
+Numba decides by the file of the cached function whether its machine code is still valid. The files which that one
+imports do not count: after a change in vector.py alone the old machine code would run. So the stamp that Numba compares
+is replaced by a hash of all files of tritree/cpu.
 """
 
 import hashlib
@@ -13,19 +13,21 @@ from pathlib import Path
 
 from numba import njit
 
-# numpy's error model: 1 / 0 is inf, without a branch. Pieces take pointers and vectors, so Python can't call them
-# anyway.
+# numpy's error model: 1 / 0 is inf, without a branch. The arguments of inline functions are pointers and vectors, so
+# Python can't call them: no wrappers.
 inline = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def kernel(function):
+    options = {"nogil": True, "error_model": "numpy"}
     try:
-        dispatcher = njit(nogil=True, error_model="numpy", cache=True)(function)
-    except RuntimeError:  # there is no place to keep a cache
-        return njit(nogil=True, error_model="numpy")(function)
+        dispatcher = njit(cache=True, **options)(function)
+    except RuntimeError:  # there is no directory for the cache
+        return njit(**options)(function)
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if cache_file is not None:
-        cache_file._source_stamp = SOURCE_STAMP
+    if not hasattr(cache_file, "_source_stamp"):  # a later Numba: better compile in each process than run old code
+        return njit(**options)(function)
+    cache_file._source_stamp = SOURCE_STAMP
     return dispatcher
 
 

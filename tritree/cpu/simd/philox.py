@@ -1,7 +1,7 @@
 """Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 
-A random number is a function of a key and a counter and of nothing else, so every choice in every sample has its own:
-no state, no order of drawing, the same trees from all backends and any number of threads.
+A random number is a function of a key and a counter and of nothing else. Every choice in every sample has its own
+counter, so there is no state and no order of drawing: all backends and any number of threads draw the same trees.
 """
 
 from numpy import uint32, uint64

@@ -1,13 +1,13 @@
 """A Numba type that is an LLVM vector.
 
-The chart kernels run several sentences at once, one per SIMD lane. A loop over four lanes that hopes for the
-vectoriser does not get there: it sees stores that may alias, wrap-around of negative indices, reference counts. So
-the vector is made a value of the language:
+The chart kernels run several sentences at once, one per SIMD lane. LLVM's vectoriser fails on a loop over four lanes:
+it sees stores that may alias, wrap-around of negative indices, reference counts. So the vector becomes a value of the
+language:
 
-    Vector(float64, 4)   is LLVM's  <4 x double>     one AVX register, or two NEON or SSE registers: LLVM sees to that
+    Vector(float64, 4)   is LLVM's  <4 x double>     one AVX register, or two NEON or SSE registers
     Vector(float32, 8)   is LLVM's  <8 x float>
 
-Both are 32 bytes; the element type decides. In compiled code
+Both are 32 bytes; the element type decides the number of lanes. In compiled code
 
     a = load(pointer, k)                 # the lanes at pointer[k], pointer[k + 1], …; no alignment needed
     b = full(pointer, 1.0)               # all lanes equal; of the type that load(pointer, …) has
@@ -15,20 +15,18 @@ Both are 32 bytes; the element type decides. In compiled code
     c = select(a < b, a, c)              # a comparison gives a Mask, a vector of single bits; & joins two
     store(pointer, k, c)
 
-Three things make this work. `Vector` and `Mask` are the types that Numba's type inference passes around.
-`PrimitiveModel` says that such a value is held in LLVM as it is, so that a variable becomes a register. And each
-operation has two halves: a typing rule (types in, type out) and a few lines that emit LLVM instructions
-(`builder.fadd(a, b)`). An `@intrinsic` holds both halves; for operators they are `type_callable` and `lower_builtin`.
+Three things make this work. `Vector` and `Mask` are the types that Numba's type inference uses. `PrimitiveModel` says
+that LLVM holds such a value as it is, so a variable becomes a register. And each operation has two halves: a typing
+rule (types in, type out) and a few lines that emit LLVM instructions (`builder.fadd(a, b)`). An `@intrinsic` has both
+halves; for operators they are `type_callable` and `lower_builtin`.
 
 Pointers are Numba's `CPointer`: `address(array)` gives one, `advance(pointer, k)` moves it, `pointer[k]` reads a
-single element. Unlike arrays they carry no reference count, so they can be passed down to the innermost function and
-kept in tuples for nothing. Whoever takes an address keeps the array alive, and nothing checks bounds: the arithmetic
-on indices in this package is small on purpose.
+single element. Unlike arrays they have no reference count, so passing them to functions and keeping them in tuples
+costs nothing. The code that takes an address must keep the array alive, and nothing checks bounds.
 
-Nothing here sets fast-math flags. a * b + c stays two roundings and NaN stays NaN; where one rounding is wanted the
-code says fma.
+Nothing here sets fast-math flags. a * b + c has two roundings and NaN stays NaN; fma has one rounding.
 
-exp and powers of two, written out with the same builder, are in exp.py.
+exp and powers of two are in exp.py.
 """
 
 import operator
@@ -72,7 +70,7 @@ class _MaskModel(models.PrimitiveModel):
 
 
 def vector_at(pointer):
-    """The type of the vectors behind a pointer, or None: then Numba reports that the arguments do not fit."""
+    """The type of the vectors at a pointer, or None: then Numba reports that the arguments have the wrong types."""
     if isinstance(pointer, types.CPointer) and pointer.dtype in (types.float32, types.float64):
         return Vector(pointer.dtype)
     return None
@@ -173,11 +171,11 @@ def full(typingctx, like, number):
     return vector(like, vector.dtype), emit
 
 
-# Square blocks between sentences, which follow each other in memory, and lanes.
+# Square blocks, copied between tensors, where sentences follow each other, and charts, where they are in lanes.
 
 
 def _transposed(builder, rows):
-    """Lane k of row r becomes lane r of row k: log2(lanes) rounds, each of which swaps blocks of half the size."""
+    """Lane k of row r becomes lane r of row k, in log2(lanes) rounds that swap blocks of 1, 2, 4 … lanes."""
     count = len(rows)
     blank_mask = ir.VectorType(_i32, count)
     half = 1
@@ -196,7 +194,7 @@ def _transposed(builder, rows):
 
 
 def _converted(builder, value, element):
-    """A vector of floats or doubles with the other element type, if that is asked for."""
+    """A vector of floats or doubles, converted to this element type."""
     kind = ir.VectorType(element, value.type.count)
     if value.type == kind:
         return value
@@ -214,7 +212,7 @@ def _block_rows(builder, pointer, starts, offset, lanes):
 
 @intrinsic
 def load_block(typingctx, chart, at, tensor, starts, offset):
-    """chart[at + k·lanes + lane] = tensor[starts[lane] + offset + k], for all lanes and as many k."""
+    """chart[at + k·lanes + lane] = tensor[starts[lane] + offset + k] for all lanes and k < lanes."""
     vector = vector_at(chart)
     if vector is None or vector_at(tensor) is None:
         return None
@@ -234,7 +232,7 @@ def load_block(typingctx, chart, at, tensor, starts, offset):
 
 @intrinsic
 def store_block(typingctx, chart, at, tensor, starts, offset):
-    """tensor[starts[lane] + offset + k] = chart[at + k·lanes + lane], for all lanes and as many k."""
+    """tensor[starts[lane] + offset + k] = chart[at + k·lanes + lane] for all lanes and k < lanes."""
     vector = vector_at(chart)
     if vector is None or vector_at(tensor) is None:
         return None
@@ -255,11 +253,11 @@ def store_block(typingctx, chart, at, tensor, starts, offset):
     return types.void(chart, types.intp, tensor, starts, types.intp), emit
 
 
-# Arithmetic, comparison, choice.
+# Arithmetic, comparison, selection.
 
 
 def _operator(symbol, instruction, result):
-    """Gives a Python operator a meaning on two equal vectors (or masks)."""
+    """Defines a Python operator for two vectors (or masks) of the same type."""
 
     @type_callable(symbol)
     def typing_rule(context):
@@ -324,7 +322,7 @@ def fma(typingctx, a, b, c):
 
 @intrinsic
 def maximum(typingctx, a, b):
-    """a where a > b, else b: one instruction, and a NaN in `a` is passed over (one in `b` stays)."""
+    """a where a > b, else b: one instruction. A NaN in `a` is ignored, one in `b` stays."""
     if not (isinstance(a, Vector) and a == b):
         return None
 
