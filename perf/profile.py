@@ -6,7 +6,6 @@ labelled sentences only are measured in their second stage. Without data, the sy
 """
 
 import contextlib
-import importlib
 import sys
 import time
 from collections import defaultdict
@@ -17,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-import tritree
 from parsers import MODELS, load_parser
 from parsers.data.batches import EVALUATION_BATCH
 from parsers.data.corpus import Corpus
@@ -29,6 +27,7 @@ from parsers.networks.scorer import ArcScorer
 from parsers.options import build_parser, parse
 from parsers.system import Context, Parser
 from parsers.training.processes import Group
+from tritree import backends, operators
 
 PARTS = ("data", "encoder", "scorer", "tree", "loss", "optimiser")
 STEPS = 200
@@ -98,12 +97,8 @@ def time_tree(device: torch.device, clock: Clock) -> None:
 
         return call
 
-    backend = tritree.operators.resolve_backend(None, torch.empty(0, device=device))
-    kernels = importlib.import_module("tritree.cpu.backend" if backend == "numba" else "tritree.gpu.backend")
-    for module, names in (
-        (kernels, kernels.__all__),
-        (tritree.operators, ("inside", "inside_outside", "viterbi", "sample")),
-    ):
+    kernels = backends.kernels(backends.resolve_backend(None, torch.empty(0, device=device)))
+    for module, names in ((kernels, kernels.__all__), (operators, ("call",))):
         for name in names:
             setattr(module, name, timed(getattr(module, name)))
 

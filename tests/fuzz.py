@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when the kernels are decorated
 
@@ -23,18 +24,14 @@ import torch
 import tritree
 from tests import test_laws, test_oracle
 from tests.cases import ALL_DTYPES, JUNK, KINDS, LAYOUTS, Case, assert_close, make_case, rounding
+from tests.operators import ROWS, check_samples, directions_like
 from tests.relaxed import definition
 from tests.results import everything
 from tests.threads import threads
 from tritree import TreeCRF
 
 LENGTH_DTYPES = (torch.int64, torch.int32, torch.int16, torch.uint8)
-AGAINST_ALL_TREES = [
-    test_oracle.test_log_partition_and_marginals.check,
-    test_oracle.test_viterbi.check,
-    test_oracle.test_topk.check,
-    test_oracle.test_max_marginals.check,
-    lambda case, backend: derivatives_check(case)(case, backend),
+OF_DISTRIBUTIONS = [
     test_oracle.test_entropy.check,
     test_oracle.test_cross_entropy_and_kl.check,
     test_oracle.test_mbr.check,
@@ -52,11 +49,13 @@ LAWS = [
 ]
 
 
-def derivatives_check(case: Case):
-    """Gradients in half precision are rounded so much that a second derivative says nothing."""
-    if case.scores.dtype in (torch.float32, torch.float64):
-        return test_oracle.test_first_and_second_derivative.check
-    return test_oracle.test_gradients_have_the_dtype_of_the_scores.check
+def checks_of(case: Case, backend: str) -> list[Callable[[Case, str], None]]:
+    """What a short case is compared with."""
+    half = case.scores.dtype in (torch.float16, torch.bfloat16)
+    checks = [row.check for row in ROWS if backend in row.backends and not (half and "dtypes" not in row.cases)]
+    if half:
+        checks.append(test_oracle.test_gradients_have_the_dtype_of_the_scores.check)
+    return [*checks, *OF_DISTRIBUTIONS, check_constrained]
 
 
 def draw_case(rng: random.Random, longest: int, largest: int, dtypes=ALL_DTYPES) -> Case:
@@ -71,23 +70,6 @@ def draw_case(rng: random.Random, longest: int, largest: int, dtypes=ALL_DTYPES)
         junk=rng.choice(JUNK),
         seed=rng.randrange(2**32),
     )
-
-
-def check_samples(case: Case, backend: str, number: int = 3) -> None:
-    """Each is a possible tree, and the generator alone decides which."""
-    draws = [
-        tritree.sample(
-            case.scores, case.lengths, number, generator=torch.Generator().manual_seed(1), backend=backend, **case.args
-        )
-        for _ in range(2)
-    ]
-    assert torch.equal(*draws)
-    dist = TreeCRF(case.scores, case.lengths, backend=backend, validate_args=True, **case.args)
-    possible = dist.log_partition != -torch.inf
-    assert (dist.log_prob(draws[0])[:, possible] > -torch.inf).all()
-    assert (draws[0][:, ~possible] == -1).all()
-    words = tritree.conventions.live_words(case.lengths, case.scores.shape[-1])
-    assert ((draws[0] >= 0) == (words & possible.unsqueeze(-1))).all()
 
 
 def check_constrained(case: Case, backend: str) -> None:
@@ -119,11 +101,6 @@ def check_shapes(case: Case, backend: str, rng: random.Random) -> None:
         assert torch.equal(value, shaped[name].reshape(value.shape)) or value.isnan().any(), name
 
 
-def check_relaxed(case: Case, rng: random.Random) -> None:
-    definition.check_definition(case, rng.choice(["reference", "numba"]), rng.choice([0.3, 1.0, 4.0]))
-    definition.check_gradient(case)
-
-
 def check_agreement(case: Case, backend: str, other: str) -> None:
     """Values and derivatives of two backends. Both round the same scores, each in its own way."""
     values = []
@@ -131,7 +108,7 @@ def check_agreement(case: Case, backend: str, other: str) -> None:
         scores = case.scores.detach().clone().requires_grad_()
         dist = TreeCRF(scores, case.lengths, backend=name, validate_args=False, **case.args)
         (entropy_gradient,) = torch.autograd.grad(dist.entropy().sum(), scores)
-        direction = test_oracle.directions_like(scores).to(dist.marginals.dtype)
+        direction = directions_like(scores).to(dist.marginals.dtype)
         mu = tritree.marginals(scores, case.lengths, backend=name, **case.args)
         hessian_times_direction = torch.zeros_like(scores)
         if mu.requires_grad:
@@ -173,14 +150,12 @@ def run_case(seed: int) -> int:
     """Returns the number of its scores. Raises where something is wrong."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    way = rng.choices(["numba", "reference", "triton", "laws", "agreement", "triton agreement"], [60, 8, 1, 25, 5, 1])[
-        0
-    ]
+    ways = {"numba": 60, "reference": 8, "triton": 1, "laws": 25, "agreement": 5, "triton agreement": 1}
+    (way,) = rng.choices(list(ways), list(ways.values()))
     if way in ("numba", "reference", "triton"):
         case = draw_case(rng, *((5, 3) if way == "numba" else (4, 3) if way == "reference" else (3, 2)))
-        checks = [lambda check=check: check(case, way) for check in AGAINST_ALL_TREES]
-        checks += [lambda: check_samples(case, way), lambda: check_constrained(case, way)]
-        checks += [lambda: check_shapes(case, way, rng), lambda: check_relaxed(case, rng)]
+        checks = [lambda check=check: check(case, way) for check in checks_of(case, way)]
+        checks.append(lambda: check_shapes(case, way, rng))
         if way == "triton":  # a second each
             checks = rng.sample(checks, 2)
     elif way == "laws":

@@ -1,4 +1,4 @@
-"""All projective trees, enumerated: what every backend is compared with. Knows nothing of charts."""
+"""All projective trees, enumerated: what every backend is compared with. It uses no charts."""
 
 import functools
 import itertools

@@ -6,17 +6,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tritree
-from tritree import TreeCRF, gpu, operators
+from tests.operators import ROWS
+from tritree import TreeCRF, operators
+from tritree.backends import kernels, resolve_backend
 
-FUNCTIONS = [
-    tritree.log_partition,
-    tritree.marginals,
-    tritree.viterbi,
-    tritree.topk,
-    tritree.max_marginals,
-    tritree.sample,
-    TreeCRF,
-]
+FUNCTIONS = [row.function for row in ROWS if row.function is not None] + [TreeCRF]
+WITH_SINGLE_ROOT = [row.function for row in ROWS if row.function is not None and row.has_single_root] + [TreeCRF]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -45,16 +40,17 @@ def test_shapes_and_dtypes(function, scores, lengths, message):
 @pytest.mark.parametrize("lengths", [[2, 3], [-1, 2]])
 def test_lengths_out_of_range(backend, lengths):
     scores, lengths = torch.zeros(2, 3, 3), torch.tensor(lengths)
-    for function in FUNCTIONS[:-1]:
-        with pytest.raises(ValueError, match=r"lengths\[[01]\] is (3|-1), but scores with N = 3 hold 0 to 2 words"):
-            function(scores, lengths, backend=backend)
+    for row in ROWS:
+        if row.function is not None and backend in row.backends:
+            with pytest.raises(ValueError, match=r"lengths\[[01]\] is (3|-1), but scores with N = 3 hold 0 to 2 words"):
+                row.call(scores, lengths, False, backend)
     with pytest.raises(ValueError, match="hold 0 to 2 words"):
         _ = TreeCRF(scores, lengths, backend=backend, validate_args=False).log_partition
 
 
 @pytest.mark.parametrize("lengths", [[9, 2], [-1, 2]])
 def test_lengths_out_of_range_in_a_distribution(backend, lengths):
-    """Heads that would be in range for such a length are no reason to say something else first."""
+    """It is found before the heads are checked, which may be in range for such a length."""
     scores, lengths, options = torch.zeros(2, 5, 5), torch.tensor(lengths), {"backend": backend}
     message = r"lengths\[0\] is (9|-1), but scores with N = 5 hold 0 to 4 words"
     with pytest.raises(ValueError, match=message):
@@ -69,14 +65,14 @@ def test_lengths_out_of_range_in_a_distribution(backend, lengths):
             dist.cross_entropy(TreeCRF(scores, validate_args=False, **options))
 
 
-def test_lengths_out_of_range_where_nobody_looks(backend, monkeypatch):
+def test_lengths_out_of_range_that_are_not_checked(backend, monkeypatch):
     """As on a GPU: wrong results, but no index outside of a tensor, which would end the process there."""
-    monkeypatch.setattr(operators, "reads_are_free", lambda tensor: False)
-    monkeypatch.setattr(operators, "is_eager", lambda *_: False)
-    monkeypatch.setattr(operators, "_check_lengths", lambda lengths, N: None)
+    monkeypatch.setattr(operators, "can_read_values", lambda tensor: False)
+    monkeypatch.setattr(operators, "bypasses_dispatcher", lambda *_: False)
+    monkeypatch.setattr(operators, "check_lengths", lambda lengths, N: None)
     scores, lengths, heads = torch.zeros(2, 5, 5), torch.tensor([9, -1]), torch.tensor([[-1, 8, 8, 8, 8]] * 2)
     assert TreeCRF(scores, lengths).support.check(heads).tolist() == [False, True]
-    if backend == "numba":  # always looks
+    if backend == "numba":  # always checks them
         return
     dist = TreeCRF(scores, lengths, backend=backend)
     assert dist.log_prob(heads).shape == (2,) and dist.mode.shape == dist.sample().shape == (2, 5)
@@ -121,12 +117,12 @@ def test_numbers_of_numpy():
             tritree.sample(scores, num_samples=wrong)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", WITH_SINGLE_ROOT, ids=lambda f: f.__name__)
 def test_single_root_is_a_bool(function, monkeypatch):
-    """Of whatever kind: what the kernels see is Python's, so that Numba compiles nothing for another type."""
+    """Of any library: the kernels get Python's, so that Numba compiles nothing for another type."""
     seen = []
-    module = operators._module("numba")
-    for name in ("inside", "inside_outside", "viterbi", "topk", "max_marginals", "sample"):
+    module = kernels("numba")
+    for name in [row.name for row in ROWS if row.has_single_root]:
         kernel = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=kernel: (seen.append(a[-1]), f(*a))[1])
     for value in (True, False, 1, 0, np.True_, np.False_, np.int64(1)):
@@ -146,15 +142,15 @@ def test_device_without_kernels():
 
 def test_the_device_decides():
     with FakeTensorMode():
-        assert operators.resolve_backend(None, torch.empty(3, 3, device="cuda")) == "triton"
+        assert resolve_backend(None, torch.empty(3, 3, device="cuda")) == "triton"
         with pytest.raises(ValueError, match="backend='numba' needs CPU tensors, got cuda"):
             tritree.log_partition(torch.empty(3, 3, device="cuda"), backend="numba")
-    assert operators.resolve_backend(None, torch.empty(3, 3)) == "numba"
+    assert resolve_backend(None, torch.empty(3, 3)) == "numba"
 
 
 def test_sentences_that_are_too_long_for_the_gpu():
     with FakeTensorMode(), pytest.raises(ValueError, match="N = 17000 is too large"):
-        gpu.inside(torch.empty(1, 17000, 17000), torch.tensor([9]), False)
+        kernels("triton").inside(torch.empty(1, 17000, 17000), torch.tensor([9]), False)
 
 
 def test_triton_on_cpu_tensors_needs_the_interpreter(monkeypatch):

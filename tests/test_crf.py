@@ -56,7 +56,7 @@ def test_support_with_lengths_and_padding():
     support = TreeCRF(torch.zeros(2, 4, 4), torch.tensor([3, 1])).support
     heads = torch.tensor([[-1, 0, 1, 2], [-1, 0, -1, -1]])
     assert support.check(heads).tolist() == [True, True]
-    heads[1] = torch.tensor([7, 0, 9, -5])  # position 0 and the padding are not looked at
+    heads[1] = torch.tensor([7, 0, 9, -5])  # position 0 and the padding are ignored
     assert support.check(heads).tolist() == [True, True]
     heads[1, 1] = 2
     assert support.check(heads).tolist() == [True, False]

@@ -46,7 +46,7 @@ def test_one_word(backend):
     ("dtype", "single_root"), [(torch.float16, False), (torch.float32, True), (torch.float64, False)]
 )
 def test_no_tree_possible(backend, dtype, single_root):
-    """Word 2 has no possible head in the first sentence; the second is not disturbed by it."""
+    """Word 2 has no possible head in the first sentence; the second has its results all the same."""
     scores = torch.randn(2, 4, 4).to(dtype)
     scores[0, :, 2] = -INF
     results = everything(scores, None, single_root, backend)

@@ -1,4 +1,4 @@
-"""Which file may import which: lower rooms know nothing of higher ones. CONTRIBUTING.md has the order in words."""
+"""Which file may import which: lower folders import nothing of higher ones. CONTRIBUTING.md has the order in words."""
 
 import ast
 from pathlib import Path
@@ -30,7 +30,7 @@ CPU = [
 
 
 def level(module: str, order: list[tuple[str, ...]]) -> int | None:
-    """The room that a module is in: that of the longest name it begins with."""
+    """The place of a module in the order: that of the longest name that it begins with."""
     rooms = {name: number for number, names in enumerate(order) for name in names}
     parts = module.split(".")
     names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
@@ -46,6 +46,13 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+def test_kernels_are_known_by_name_only():
+    """backends.py has the names of the kernels' modules; no other file of tritree's root and compat/ needs one."""
+    for path in [*(ROOT / "tritree").glob("*.py"), *(ROOT / "tritree/compat").glob("*.py")]:
+        found = {name for name in imports(path) if name.startswith(("tritree.cpu", "tritree.gpu"))}
+        assert not found, f"{path.name} imports {found}"
 
 
 @pytest.mark.parametrize(("folder", "order"), [("parsers", PARSERS), ("tritree/cpu", CPU)])

@@ -1,4 +1,4 @@
-"""Every backend against the enumeration of all trees: values, first and second derivatives."""
+"""Every backend against the enumeration of all trees: operators, by the checks in operators.py, and distributions."""
 
 import pytest
 import torch
@@ -7,22 +7,25 @@ from hypothesis import strategies as st
 
 import tritree
 from tests.cases import ALL_DTYPES, assert_close, cases, check_with_gradient, make_case, rounding
+from tests.operators import ROWS, check_topk
 from tritree import TreeCRF
-from tritree.conventions import result_dtype
+from tritree.operators import OPERATORS
 
 EXAMPLES = {"reference": 40, "numba": 200, "triton": 15}
 """How many cases each backend is given: Triton's interpreter takes a tenth of a second for a sentence."""
 
 
-def for_each_case(**kwargs):
-    """Runs a test(case, backend) on drawn cases, as many as the backend is fast."""
+def on_drawn_cases(check, backend, kwargs):
+    """Runs a check(case, backend) on drawn cases, as many as the backend is fast."""
+    size = {"max_n": 4, "max_batch": 2} if backend == "triton" else {}
+    settings(max_examples=EXAMPLES[backend])(given(cases(**kwargs | size))(lambda case: check(case, backend)))()
 
+
+def for_each_case(**kwargs):
     def decorate(check):
         @pytest.mark.parametrize("backend", EXAMPLES)
         def test(backend):
-            size = {"max_n": 4, "max_batch": 2} if backend == "triton" else {}
-            drawn = cases(**kwargs | size)
-            settings(max_examples=EXAMPLES[backend])(given(drawn)(lambda case: check(case, backend)))()
+            on_drawn_cases(check, backend, kwargs)
 
         test.__name__, test.__doc__, test.check = check.__name__, check.__doc__, check
         return test
@@ -30,70 +33,13 @@ def for_each_case(**kwargs):
     return decorate
 
 
-def directions_like(scores, seed=0):
-    return torch.randn(scores.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+@pytest.mark.parametrize(("row", "backend"), [(row, backend) for row in ROWS for backend in row.backends], ids=str)
+def test_operator(row, backend):
+    on_drawn_cases(row.check, backend, row.cases)
 
 
-@for_each_case(dtypes=ALL_DTYPES, max_n=6)
-def test_log_partition_and_marginals(case, backend):
-    log_z = tritree.log_partition(case.scores, case.lengths, backend=backend, **case.args)
-    marginals = tritree.marginals(case.scores, case.lengths, backend=backend, **case.args)
-    assert log_z.dtype == marginals.dtype == result_dtype(case.scores.dtype)
-    oracles = case.oracles()
-    assert_close(log_z, torch.stack([o.log_z for o in oracles]), rounding(case, backend))
-    assert_close(marginals, torch.stack([o.marginals for o in oracles]), rounding(case, backend))
-    forbidden = ~case.live | (case.scores == -torch.inf)
-    assert (marginals[forbidden] == 0).all()
-
-
-@for_each_case(dtypes=ALL_DTYPES, max_n=6)
-def test_viterbi(case, backend):
-    best, heads = tritree.viterbi(case.scores, case.lengths, backend=backend, **case.args)
-    assert best.dtype == result_dtype(case.scores.dtype) and heads.dtype == torch.int64
-    for b, oracle in enumerate(case.oracles()):
-        n = oracle.n
-        assert_close(best[b], oracle.best, rounding(case, "triton"))
-        assert heads[b, 0] == -1 and (heads[b, n + 1 :] == -1).all()
-        if not oracle.possible:
-            assert (heads[b] == -1).all()
-            continue
-        (chosen,) = (oracle.trees == heads[b, 1 : n + 1]).all(-1).nonzero()[0]  # it is one of the trees
-        assert_close(oracle.tree_scores[chosen], oracle.best, rounding(case, "triton"))
-    reference = tritree.viterbi(case.scores, case.lengths, backend="reference", **case.args)
-    assert torch.equal(best, reference[0])
-    assert torch.equal(heads, reference[1]), "ties are broken in another way"
-
-
-def check_topk(case, backend, k):
-    """Different trees of falling scores, the best there are; to the bit what the reference finds."""
-    scores = case.scores.clone().requires_grad_()
-    best, heads = tritree.topk(scores, case.lengths, k, backend=backend, **case.args)
-    assert best.dtype == result_dtype(case.scores.dtype) and heads.dtype == torch.int64
-    weights = torch.randn(best.shape, generator=torch.Generator().manual_seed(0)).to(best.dtype)
-    (gradient,) = torch.autograd.grad(best, scores, weights)
-    assert gradient.dtype == scores.dtype
-    for b, oracle in enumerate(case.oracles()):
-        n, count = oracle.n, min(k, len(oracle.trees))
-        assert_close(best[b], oracle.best_scores(k), rounding(case, "triton"))
-        assert (best[b, 1:] <= best[b, :-1]).all()
-        assert (heads[b, :, 0] == -1).all() and (heads[b, :, n + 1 :] == -1).all() and (heads[b, count:] == -1).all()
-        same = (heads[b, :count, None, 1 : n + 1] == oracle.trees).all(-1)
-        assert (same.sum(-1) == 1).all() and (same.sum(-2) <= 1).all()  # each is a tree, and no other's
-        chosen = same.nonzero()[:, 1]
-        assert_close(oracle.tree_scores[chosen], best[b, :count], rounding(case, "triton"))
-        expected = torch.einsum("t,thm->hm", weights[b, :count].double(), oracle.arcs[chosen])
-        assert_close(gradient[b], expected, k * torch.finfo(gradient.dtype).eps)
-    reference = tritree.topk(case.scores, case.lengths, k, backend="reference", **case.args)
-    assert torch.equal(best, reference[0])
-    assert torch.equal(heads, reference[1]), "ties are broken in another way"
-
-
-@for_each_case(dtypes=ALL_DTYPES)
-def test_topk(case, backend):
-    check_topk(case, backend, k=5)
-    best, heads = tritree.viterbi(case.scores, case.lengths, backend=backend, **case.args)
-    first = tritree.topk(case.scores, case.lengths, backend=backend, **case.args)
-    assert torch.equal(best.unsqueeze(1), first[0]) and torch.equal(heads.unsqueeze(1), first[1])
+def test_every_operator_has_a_row():
+    assert [row.name for row in ROWS] == list(OPERATORS)
 
 
 @pytest.mark.parametrize("backend", EXAMPLES)
@@ -102,38 +48,6 @@ def test_all_trees_and_no_more(kind, backend):
     """A sentence of four words has 55 trees, 30 of them with a single root."""
     for single_root in (False, True):
         check_topk(make_case(kind, 5, [4, 2], single_root, torch.float32, "contiguous", torch.nan, 0), backend, k=60)
-
-
-@for_each_case(dtypes=ALL_DTYPES)
-def test_max_marginals(case, backend):
-    result = tritree.max_marginals(case.scores, case.lengths, backend=backend, **case.args)
-    assert result.dtype == result_dtype(case.scores.dtype)
-    assert_close(result, torch.stack([o.max_marginals for o in case.oracles()]), rounding(case, "triton"))
-
-
-@for_each_case()
-def test_first_and_second_derivative(case, backend):
-    """∂log Z is the marginals, weighted per sentence; ∂⟨marginals, D⟩ is the Hessian times D."""
-    scores = case.scores.clone().requires_grad_()
-    D = directions_like(scores)
-    weight = D[:, 0, 0]
-    log_z = tritree.log_partition(scores, case.lengths, backend=backend, **case.args)
-    (first,) = torch.autograd.grad(log_z, scores, weight.to(log_z.dtype), create_graph=True)
-    junk = torch.where(case.live & (case.scores != -torch.inf), D, torch.nan)  # ignored in dead cells and for −inf
-    second = torch.zeros_like(first)
-    if first.requires_grad:  # N = 1: the reference's gradient is a constant
-        (second,) = torch.autograd.grad(first, scores, junk.to(first.dtype))
-    assert first.dtype == second.dtype == scores.dtype
-    tolerance = 4 * rounding(case, backend)
-    for b, oracle in enumerate(case.oracles()):
-        assert_close(first[b], weight[b] * oracle.marginals, tolerance)
-        assert_close(second[b], weight[b] * oracle.tangent(D[b]), tolerance)
-
-    scores = case.scores.clone().requires_grad_()
-    marginals = tritree.marginals(scores, case.lengths, backend=backend, **case.args)
-    (gradient,) = torch.autograd.grad(marginals, scores, junk.to(marginals.dtype))
-    assert_close(gradient, torch.stack([o.tangent(d) for o, d in zip(case.oracles(), D, strict=True)]), tolerance)
-    assert (gradient[~case.live | (case.scores == -torch.inf)] == 0).all()
 
 
 @for_each_case(dtypes=(torch.float16, torch.bfloat16, torch.float32), kinds=("normal", "forbidden"))

@@ -61,8 +61,8 @@ def test_the_generator_decides(backend):
     assert torch.equal(first, tritree.sample(scores, None, 3, backend=backend))
 
 
-def test_kernels_draw_alike():
-    """The kernels count with the same random numbers; in float64 rounding is too small to matter."""
+def test_kernels_draw_the_same_trees():
+    """The kernels use the same random numbers; in float64 rounding is too small to change a draw."""
     scores = torch.randn(2, 7, 7, dtype=torch.float64)
     lengths = torch.tensor([6, 4])
 

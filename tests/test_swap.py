@@ -224,7 +224,7 @@ def test_torch_struct_heads_and_events(torch_struct):
     assert torch.equal(ours.struct.to_parts(sequence, lengths=LENGTHS), event)
     assert torch.equal(ours.to_event(sequence, None), theirs.to_event(sequence, None))
     assert torch.equal(ours.from_event(event)[0], theirs.from_event(event)[0])
-    # The original's to_event forgets its lengths.
+    # The original's to_event ignores its lengths.
     assert not torch.equal(theirs.to_event(sequence, None, LENGTHS), event)
     assert torch.equal(ours.to_event(sequence, None, LENGTHS), event)
 

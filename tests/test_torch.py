@@ -1,4 +1,4 @@
-"""tritree as a citizen of torch: operators, derivatives, compilation, vmap, autocast."""
+"""tritree inside of torch: operators, derivatives, compilation, vmap, autocast."""
 
 import pytest
 import torch
@@ -7,7 +7,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
 
 import tritree
+from tests.operators import FUNCTIONS, ROWS, flat
+from tests.operators import KERNELS as ROWS_AND_KERNELS
 from tritree import TreeCRF, operators
+from tritree.backends import kernels
+from tritree.operators import OPERATORS
 
 KERNELS = ["numba", "triton"]
 
@@ -18,24 +22,19 @@ def batch(dtype=torch.float64, requires_grad=True, N=4):
     return scores.requires_grad_(requires_grad), torch.tensor([N - 1, 2, 0])
 
 
-@pytest.mark.parametrize("backend", KERNELS)
-@pytest.mark.parametrize("op", ["inside", "inside_outside", "viterbi", "max_marginals"])
+@pytest.mark.parametrize(("row", "backend"), ROWS_AND_KERNELS, ids=str)
 @pytest.mark.parametrize(
-    ("dtype", "requires_grad"), [(torch.float16, False), (torch.float64, False), (torch.float32, True)]
+    ("dtype", "requires_grad", "single_root"),
+    [
+        (torch.float16, False, True),
+        (torch.float64, False, True),
+        (torch.float32, True, True),
+        (torch.float64, True, False),
+    ],
 )
-def test_opcheck(op, dtype, requires_grad, backend):
-    scores, lengths = batch(dtype, requires_grad and op != "max_marginals")  # which has no gradient
-    opcheck(getattr(torch.ops.tritree, op), (scores, lengths, True, backend))
-
-
-@pytest.mark.parametrize("backend", KERNELS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_opcheck_with_further_arguments(dtype, backend):
-    opcheck(torch.ops.tritree.topk, (*batch(dtype), 3, False, backend))
-    scores, lengths = batch(dtype, requires_grad=False)
-    direction = torch.randn_like(scores).requires_grad_()
-    opcheck(torch.ops.tritree.tangent, (scores, lengths, direction, False, backend))
-    opcheck(torch.ops.tritree.sample, (scores, lengths, torch.tensor([1]), 3, False, backend))
+def test_opcheck(row, backend, dtype, requires_grad, single_root):
+    scores, lengths = batch(dtype, requires_grad and row.derivatives > 0)
+    opcheck(row.operator, (scores, lengths, *row.arguments(scores, single_root), backend))
 
 
 @pytest.mark.parametrize(
@@ -53,14 +52,17 @@ def test_gradcheck(backend, single_root):
     def crf(s):
         return TreeCRF(s, lengths, validate_args=False, **options)
 
-    assert gradcheck(lambda s: tritree.log_partition(s, lengths, **options), scores)
-    assert gradgradcheck(lambda s: tritree.log_partition(s, lengths, **options), scores)
-    assert gradcheck(lambda s: tritree.marginals(s, lengths, **options), scores)
+    def of_trees(values):  # there may be fewer than k
+        return values[values.isfinite()]
+
+    for row in FUNCTIONS:
+        if row.derivatives and backend in row.backends:
+            assert gradcheck(lambda s, row=row: of_trees(row.call(s, lengths, **options)[0]), scores)
+        if row.derivatives > 1:
+            assert gradgradcheck(lambda s, row=row: row.call(s, lengths, **options)[0], scores)
     assert gradcheck(lambda s: crf(s).entropy(), scores)
     assert gradcheck(lambda s, t: crf(s).cross_entropy(crf(t)), (scores, other))
     assert gradcheck(lambda s, t: torch.distributions.kl_divergence(crf(s), crf(t)), (scores, other))
-    assert gradcheck(lambda s: tritree.viterbi(s, lengths, **options)[0], scores)
-    assert gradcheck(lambda s: tritree.topk(s, lengths, 2, **options)[0], scores)
     assert gradcheck(lambda s: crf(s).log_prob(gold), scores)
 
 
@@ -82,7 +84,7 @@ def test_gradients_through_max_marginals_are_refused(backend):
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own, inside jvp
-@pytest.mark.parametrize("function", [tritree.log_partition, tritree.marginals, tritree.relaxed_tree, TreeCRF])
+@pytest.mark.parametrize("function", [row.function for row in FUNCTIONS] + [TreeCRF])
 def test_forward_mode_is_refused(function):
     """torch would return a derivative of 0."""
     s = torch.randn(2, 4, 4)
@@ -97,7 +99,7 @@ def test_forward_mode_is_refused(function):
 @pytest.mark.parametrize("backend", KERNELS)
 def test_only_what_is_needed_runs(backend, monkeypatch):
     """No gradient: the inside pass alone. Gradient of log Z: no second-order kernel."""
-    module = tritree.operators._module(backend)
+    module = kernels(backend)
     calls = []
     for name in ("inside", "inside_outside", "tangent"):
         function = getattr(module, name)
@@ -165,19 +167,17 @@ def test_wrong_lengths_are_found_in_compiled_code():
         f(torch.zeros(2, 4, 4), torch.tensor([3, 4]))
 
 
-@pytest.mark.parametrize("backend", KERNELS)
-def test_vmap(backend):
+@pytest.mark.parametrize(
+    ("row", "backend"), [(row, b) for row, b in ROWS_AND_KERNELS if OPERATORS[row.name].vmap], ids=str
+)
+def test_vmap(row, backend):
     scores, lengths = torch.randn(3, 2, 4, 4), torch.tensor([3, 2])
+    arguments = row.arguments(scores[0], False)
 
     def f(s):
-        options = {"backend": backend}
-        return (
-            tritree.log_partition(s, lengths, **options),
-            tritree.marginals(s, lengths, **options),
-            *tritree.viterbi(s, lengths, **options),
-            *tritree.topk(s, lengths, 3, **options),
-            tritree.max_marginals(s, lengths, **options),
-        )
+        if row.function is not None:
+            return row.call(s, lengths, backend=backend)
+        return flat(row.operator(s, lengths, *arguments, backend))
 
     for dim in (0, 1):
         mapped = torch.vmap(f, in_dims=dim)(scores.movedim(0, dim))
@@ -188,7 +188,7 @@ def test_vmap(backend):
 
 @pytest.mark.parametrize("backend", KERNELS)
 def test_vmap_of_a_distribution(backend):
-    """Nothing looks at values, though no option says so: results and gradients are those of one sentence at a time."""
+    """No values are read, with the options' defaults: results and gradients are those of one sentence at a time."""
     scores, other = torch.randn(2, 3, 5, 5)
     other[0, 1, 2] = -torch.inf
     lengths = torch.tensor([4, 2, 0])
@@ -259,31 +259,29 @@ def test_backward_of_the_mean_of_log_probs_in_half_precision():
         assert scores.grad.dtype == dtype and scores.grad.isfinite().all()
 
 
-def test_eager_calls_and_operator_calls_agree():
-    """The functions go around torch's dispatcher where nobody watches: same bits, same gradients."""
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_direct_calls_and_operator_calls_agree(row):
+    """With no tracer, transform or mode active kernels are called without the dispatcher: same bits, same gradients."""
     scores, lengths = torch.randn(5, 7, 7).requires_grad_(), torch.tensor([6, 3, 0, 6, 1])
-    arguments = scores, lengths, True, "numba"
-    weights = torch.randn(5, 7, 7)
+    arguments = scores, lengths, *row.arguments(scores, True)
+    assert operators.bypasses_dispatcher(scores)
     results = []
-    for function in (operators.inside_outside, torch.ops.tritree.inside_outside):
-        log_z, mu = function(*arguments)
-        (grad,) = torch.autograd.grad(log_z.sum() + (weights * mu).sum(), scores)
-        results.append((log_z, mu, grad))
-    for eager, operator in zip(*results, strict=True):
-        assert torch.equal(eager, operator)
+    for result in (operators.call(row.name, "numba", *arguments), row.operator(*arguments, "numba")):
+        outputs = flat(result)
+        results.append([x.detach() for x in outputs])
+        if row.derivatives:
+            outputs = [x for x in outputs if x.is_floating_point()]
+            weights = [torch.linspace(-1, 1, x.numel(), dtype=x.dtype).view_as(x) for x in outputs]
+            results[-1] += torch.autograd.grad(outputs, scores, weights)
+    for direct, operator in zip(*results, strict=True):
+        assert torch.equal(direct, operator)
 
 
-@pytest.mark.parametrize(
-    "function", [tritree.log_partition, tritree.marginals, tritree.viterbi, tritree.topk, tritree.max_marginals]
-)
-def test_a_tracer_sees_the_operator(function):
+@pytest.mark.parametrize("row", [row for row in FUNCTIONS if not row.random], ids=str)
+def test_a_tracer_sees_the_operator(row):
     """Otherwise results of the traced call would be constants in the graph."""
-    traced = make_fx(lambda scores: function(scores))(torch.randn(2, 5, 5))
+    traced = make_fx(lambda scores: row.call(scores, None))(torch.randn(2, 5, 5))
     assert any(str(node.target).startswith("tritree.") for node in traced.graph.nodes)
     scores = torch.randn(2, 5, 5)
-    for actual, expected in zip(flat(traced(scores)), flat(function(scores)), strict=True):
+    for actual, expected in zip(traced(scores), row.call(scores, None), strict=True):
         torch.testing.assert_close(actual, expected)
-
-
-def flat(result):
-    return (result,) if isinstance(result, torch.Tensor) else result

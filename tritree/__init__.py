@@ -13,12 +13,11 @@ TreeCRF, with log_prob, marginals, mode, mbr, topk, max_marginals, entropy, cros
 torch.distributions.kl_divergence.
 
 They take scores of any batch shape on a CPU (Numba kernels) or a CUDA GPU (Triton kernels). The conventions are in
-tritree.conventions, the algorithm is in tritree.rules.
+tritree.conventions, the algorithm is in tritree.rules, the operators of torch are in tritree.operators.
 """
 
-from tritree.api import log_partition, marginals, max_marginals, sample, topk, viterbi
+from tritree.api import log_partition, marginals, max_marginals, relaxed_tree, sample, topk, viterbi
 from tritree.crf import TreeCRF
-from tritree.relaxed import relaxed_tree
 from tritree.trees import constrain
 
 __all__ = [

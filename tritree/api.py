@@ -1,13 +1,16 @@
 """The functions: scores of any batch shape in, results of that batch shape out."""
 
+import math
 from collections.abc import Callable
+from numbers import Real
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from tritree import operators
-from tritree.conventions import check_count, check_scores, check_single_root, flatten, result_dtype
+from tritree.backends import resolve_backend
+from tritree.conventions import check_count, check_scores, check_single_root, describe, flatten, result_dtype
 
 _SHARED_ARGS = """
 
@@ -25,17 +28,19 @@ _F = TypeVar("_F", bound=Callable)
 
 
 def _shared_args(function: _F) -> _F:
-    """Puts the arguments that all functions share into the docstring, before what is the function's own."""
+    """Puts the arguments that all functions share into the docstring, before those of the function alone."""
     if function.__doc__:  # python -OO has none
         head, _, tail = function.__doc__.partition("\n\n    ARGS\n")
         function.__doc__ = head + _SHARED_ARGS + tail
     return function
 
 
-def _flatten(scores: Tensor, lengths: Tensor | None, single_root: bool, backend: str | None):
-    """Checked arguments as a flat batch: scores [B, N, N], lengths [B], single_root, and the backend's name."""
+def _flatten(
+    scores: Tensor, lengths: Tensor | None, single_root: bool, backend: str | None
+) -> tuple[str, Tensor, Tensor, bool]:
+    """Checked arguments: the backend's name, and a flat batch, scores [B, N, N], lengths [B] and single_root."""
     lengths = check_scores(scores, lengths)
-    return *flatten(scores, lengths), check_single_root(single_root), operators.resolve_backend(backend, scores)
+    return resolve_backend(backend, scores), *flatten(scores, lengths), check_single_root(single_root)
 
 
 @_shared_args
@@ -53,8 +58,8 @@ def log_partition(
     Returns:
         ``[*batch]``; −inf where there is no tree, 0 for length 0. Differentiable twice: its gradient is the marginals.
     """
-    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    log_z = operators.inside(flat, flat_lengths, single_root, backend)
+    backend, flat, flat_lengths, single_root = _flatten(scores, lengths, single_root, backend)
+    log_z = operators.log_partition(backend, flat, flat_lengths, single_root)
     return log_z.to(result_dtype(scores.dtype)).reshape(scores.shape[:-2])
 
 
@@ -74,8 +79,8 @@ def marginals(
         ``[*batch, N, N]``; the column of each word sums to one. 0 in dead cells and where there is no tree.
         Differentiable.
     """
-    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    _, mu = operators.inside_outside(flat, flat_lengths, single_root, backend)
+    backend, flat, flat_lengths, single_root = _flatten(scores, lengths, single_root, backend)
+    _, mu = operators.call("inside_outside", backend, flat, flat_lengths, single_root)
     return mu.reshape(scores.shape)
 
 
@@ -96,8 +101,8 @@ def viterbi(
         no tree (best is −inf there). Among equally good trees the smallest split index wins, on every backend.
         ``best`` is differentiable: its gradient is 1 at the arcs of the tree.
     """
-    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    best, heads = operators.viterbi(flat, flat_lengths, single_root, backend)
+    backend, flat, flat_lengths, single_root = _flatten(scores, lengths, single_root, backend)
+    best, heads = operators.call("viterbi", backend, flat, flat_lengths, single_root)
     return best.reshape(scores.shape[:-2]), heads.reshape(scores.shape[:-1])
 
 
@@ -123,8 +128,8 @@ def topk(
         chart: slower than the other functions, which are single kernels, but like them without a synchronisation.
     """
     k = check_count("k", k, 1)
-    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    best, heads = operators.topk(flat, flat_lengths, k, single_root, backend)
+    backend, flat, flat_lengths, single_root = _flatten(scores, lengths, single_root, backend)
+    best, heads = operators.call("topk", backend, flat, flat_lengths, k, single_root)
     return best.reshape(*scores.shape[:-2], k), heads.reshape(*scores.shape[:-2], k, scores.shape[-1])
 
 
@@ -145,8 +150,8 @@ def max_marginals(
         is the score of the best tree, up to rounding. Has no gradient, and says so when asked for one: use
         ``viterbi(constrain(scores, heads))``.
     """
-    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    return operators.max_marginals(flat, flat_lengths, single_root, backend).reshape(scores.shape)
+    backend, flat, flat_lengths, single_root = _flatten(scores, lengths, single_root, backend)
+    return operators.call("max_marginals", backend, flat, flat_lengths, single_root).reshape(scores.shape)
 
 
 @_shared_args
@@ -169,6 +174,43 @@ def sample(
         Heads, ``[num_samples, *batch, N]`` int64, −1 at position 0, in the padding and where there is no tree.
     """
     num_samples = check_count("num_samples", num_samples, 0)
-    flat, flat_lengths, single_root, backend = _flatten(scores, lengths, single_root, backend)
-    heads = operators.sample(flat, flat_lengths, num_samples, generator, single_root, backend)
+    backend, flat, flat_lengths, single_root = _flatten(scores, lengths, single_root, backend)
+    # A generator can't be an argument of an operator. It yields one seed, from which the kernels count on.
+    device = scores.device if generator is None else generator.device
+    seed = torch.randint(2**63 - 1, (1,), generator=generator, device=device).to(scores.device)
+    heads = operators.call("sample", backend, flat, flat_lengths, seed, num_samples, single_root)
     return heads.reshape(num_samples, *scores.shape[:-1])
+
+
+def relaxed_tree(
+    scores: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    temperature: float = 1.0,
+    backend: str | None = None,
+) -> Tensor:
+    """A soft adjacency matrix: the best tree, relaxed so that it has a gradient.
+
+    With Gumbel noise added to the scores it is a relaxed sample (differentiable perturb-and-parse). Its definition is
+    in tritree/relaxed.py.
+
+    Args:
+        scores: as in :func:`log_partition`. Several words may hang from ROOT.
+        lengths: ``[*batch]``, integers: the number of words, ROOT not counted. Default: N − 1.
+        temperature: positive. The smaller, the closer to the best tree, and the steeper.
+        backend: None is ``"numba"`` on the CPU. There is no Triton kernel: on CUDA, None is ``"reference"``, plain
+            torch, whose memory grows with N³ when a gradient is asked for.
+
+    Returns:
+        ``[*batch, N, N]``, each entry between 0 and 1; the column of each word sums to one. 0 in dead cells and where
+        there is no tree. Differentiable once.
+    """
+    flat, flat_lengths = flatten(scores, check_scores(scores, lengths))
+    if isinstance(temperature, bool) or not isinstance(temperature, Real) or not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be a positive number, got {describe(temperature)}")
+    resolved = resolve_backend(backend, scores)
+    if backend == "triton":
+        raise ValueError("relaxed_tree has no Triton kernel: leave backend out, or use backend='reference'")
+    if resolved == "triton":
+        resolved = "reference"
+    return operators.call("relaxed", resolved, flat, flat_lengths, float(temperature)).reshape(scores.shape)

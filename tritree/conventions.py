@@ -1,18 +1,18 @@
-"""The conventions of tritree. Everything else refers to this page.
+"""The conventions of tritree. All other files refer to this page.
 
 Shapes
     scores[b, h, m]   score of the arc from head h to modifier m. Index 0 is ROOT, the words are 1..n, and N = n + 1
                       is the size of a sentence with its ROOT. Any leading batch shape, also none.
     lengths[b]        number of words, ROOT not counted; N − 1 unless given.
     heads[b, m]       int64, the head of word m; −1 at position 0 and in the padding.
-    Dead cells        column 0, the diagonal, and rows and columns beyond the length are ignored, whatever they hold
-                      (NaN too). All other cells are live.
+    Dead cells        column 0, the diagonal, and rows and columns beyond the length: they are ignored, whatever they
+                      hold (NaN too). All other cells are live.
 
 Trees
     Projective: no two arcs cross, and none covers ROOT. Several words may hang from ROOT, unless single_root=True.
-    A score of −inf forbids an arc, exactly: it adds no term, its marginal and its gradient are 0, no NaN comes of it.
+    A score of −inf forbids an arc, exactly: it adds no term, its marginal and its gradient are 0, and it causes no NaN.
     No tree possible: log partition −inf, marginals 0, best score −inf, heads −1, entropy 0, log_prob −inf, gradients 0.
-    Length 0: log partition 0, and nothing else.
+    Length 0: log partition 0; there are no arcs.
     Ties: the smallest split index wins, on every backend. Of the k best trees (topk), equal ones come by split index,
     then by the rank of the left factor of the term among the derivations of its own item, then by that of the right
     factor: I before C in complete, C[i,k] before C[j,k+1] in join (rules.py).
@@ -25,7 +25,7 @@ Numbers
 Charts
     Head-indexed: C[h, m] and I[h, m] hold right-facing items where m > h and left-facing ones where m < h, so that one
     rule serves both directions (rules.py). The CPU kernels store them this way, with sentences in SIMD lanes
-    (cpu/lanes.py); the GPU kernels store them by diagonals, chart[w, i] for the span (i, i + w) (gpu/chart.py).
+    (cpu/chart/lanes.py); the GPU kernels store them by diagonals, chart[w, i] for the span (i, i + w) (gpu/chart.py).
 """
 
 from numbers import Integral, Number
@@ -33,7 +33,8 @@ from numbers import Integral, Number
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+
+from tritree import torch_private
 
 SCORE_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -69,8 +70,7 @@ def check_arcs(scores: Tensor) -> None:
 def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
     """Shapes and dtypes of the two arguments that every function takes; returns the lengths, filled in, as int64."""
     check_arcs(scores)
-    # torch would take an operator for a constant and say nothing.
-    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(scores).tangent is not None:
+    if torch_private.has_forward_gradient(scores):  # for which torch would return 0, without an error
         raise NotImplementedError("there are no forward-mode derivatives: use torch.autograd.grad")
     batch = scores.shape[:-2]
     if lengths is None:
@@ -85,14 +85,20 @@ def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
     return lengths if lengths.dtype == torch.int64 else lengths.long()
 
 
+def check_lengths(lengths: Tensor, N: int) -> None:
+    """ValueError where a length is out of range. Reads the values: on a GPU it synchronises."""
+    if ((lengths < 0) | (lengths >= N)).any():
+        raise bad_length(lengths.reshape(-1).cpu().numpy(), N)
+
+
 def bad_length(lengths: np.ndarray, N: int) -> ValueError:
-    """The error that names the first length that scores of size N do not have."""
+    """The error that names the first length that is out of range for scores of size N."""
     b = int(((lengths < 0) | (lengths >= N)).argmax())
     return ValueError(f"lengths[{b}] is {lengths[b]}, but scores with N = {N} hold 0 to {N - 1} words")
 
 
 def check_single_root(single_root: bool) -> bool:
-    """As a bool of Python's: Numba would compile its kernels again for any other type."""
+    """As Python's bool: Numba would compile its kernels again for any other type."""
     if isinstance(single_root, bool):
         return single_root
     if not isinstance(single_root, Integral | np.bool_) or single_root not in (0, 1):
@@ -101,19 +107,19 @@ def check_single_root(single_root: bool) -> bool:
 
 
 def check_count(name: str, count: int, least: int) -> int:
-    """As an integer of Python's, or of a tracer. A tensor is none: to read it would synchronise."""
+    """As Python's int, or a tracer's. A tensor is refused: to read it would synchronise."""
     if isinstance(count, bool) or not isinstance(count, Integral | torch.SymInt) or count < least:
         raise ValueError(f"{name} must be an integer of {least} or more, got {describe(count)}")
     return count if isinstance(count, int | torch.SymInt) else int(count)
 
 
 def describe(argument: object) -> str:
-    """What to call it in an error: its value if that is short."""
+    """An argument in an error message: its value if that is short, else its type."""
     return repr(argument) if isinstance(argument, Number | str | None) else type(argument).__name__
 
 
 def flatten(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores [B, N, N] and lengths [B], whatever the batch shape was; as they are if they have that shape."""
+    """Scores [B, N, N] and lengths [B], of any batch shape; unchanged if they have this one."""
     if scores.dim() == 3:
         return scores, lengths
     N = scores.shape[-1]

@@ -1,11 +1,22 @@
 """TreeCRF: a torch.distributions.Distribution over projective trees."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from tritree import api, operators
-from tritree.conventions import check_scores, check_single_root, flatten, live_arcs, live_words, result_dtype
+from tritree.backends import resolve_backend
+from tritree.conventions import (
+    check_lengths,
+    check_scores,
+    check_single_root,
+    flatten,
+    live_arcs,
+    live_words,
+    result_dtype,
+)
 from tritree.trees import ProjectiveTree, check_heads, constrain
 
 
@@ -20,7 +31,7 @@ class TreeCRF(Distribution):
         backend: as in :func:`tritree.log_partition`.
         validate_args: check values too, not only shapes: NaN or +inf in a live arc, heads that are no projective tree,
             KL between unequal lengths are a ValueError then. None: torch.distributions' default on the CPU, off under
-            torch.vmap and on CUDA, where looking at values would synchronise.
+            torch.vmap and on CUDA, where reading values would synchronise.
 
     The event is a vector of heads, shape ``[N]``. The first use of ``log_partition`` or ``marginals`` computes both.
     """
@@ -43,17 +54,17 @@ class TreeCRF(Distribution):
         self.lengths = check_scores(scores, lengths)
         self.scores = scores
         self.single_root = check_single_root(single_root)
-        self.backend = operators.resolve_backend(backend, scores)
+        self.backend = resolve_backend(backend, scores)
         self._both: tuple[Tensor, Tensor] | None = None
         self._best_with: Tensor | None = None
-        if validate_args is None and not operators.reads_are_free(scores):
+        if validate_args is None and not operators.can_read_values(scores):
             validate_args = False
         super().__init__(scores.shape[:-2], scores.shape[-1:], validate_args=validate_args)
         if self._validate_args:
-            operators.check_lengths(self.lengths, scores.shape[-1])
+            check_lengths(self.lengths, scores.shape[-1])
             self._validate_scores()
 
-    def expand(self, batch_shape, _instance=None) -> "TreeCRF":
+    def expand(self, batch_shape: Sequence[int], _instance: "TreeCRF | None" = None) -> "TreeCRF":
         new = self._get_checked_instance(TreeCRF, _instance)
         batch_shape = torch.Size(batch_shape)
         N = self.event_shape[0]
@@ -77,7 +88,12 @@ class TreeCRF(Distribution):
     @property
     def log_partition(self) -> Tensor:
         """Log of the summed weights of all trees, ``[*batch]``."""
-        return self._log_z.to(result_dtype(self.scores.dtype))
+        return self.log_partition_float64.to(result_dtype(self.scores.dtype))
+
+    @property
+    def log_partition_float64(self) -> Tensor:
+        """``log_partition`` before it is rounded to the dtype of the results, so that differences lose nothing."""
+        return self._inside_outside()[0]
 
     @property
     def marginals(self) -> Tensor:
@@ -119,7 +135,7 @@ class TreeCRF(Distribution):
         value = check_heads(value, self.scores)
         if self._validate_args:
             self._validate_sample(value)
-        log_z = self._log_z  # first: it finds lengths that are out of range
+        log_z = self.log_partition_float64  # first: it checks the lengths
         score = self._log_weight(value)
         impossible = (score == -torch.inf) | (log_z == -torch.inf)
         log_prob = torch.where(impossible, -torch.inf, score - log_z)
@@ -131,9 +147,9 @@ class TreeCRF(Distribution):
 
     def cross_entropy(self, other: "TreeCRF") -> Tensor:
         """−Σ p(tree) · log q(tree) with p this distribution and q the other, ``[*batch]``."""
-        return _cross_entropy(self, other).to(_common_dtype(self, other))
+        return cross_entropy_float64(self, other).to(common_dtype(self, other))
 
-    def sample(self, sample_shape=(), generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
         """Exact samples: heads, ``[*sample_shape, *batch, N]``."""
         sample_shape = torch.Size(sample_shape)
         with torch.no_grad():
@@ -144,25 +160,21 @@ class TreeCRF(Distribution):
     def _options(self) -> dict:
         return {"single_root": self.single_root, "backend": self.backend}
 
-    @property
-    def _log_z(self) -> Tensor:
-        return self._inside_outside()[0]
-
     def _inside_outside(self) -> tuple[Tensor, Tensor]:
         """log Z in float64 and the marginals; computed once, and again if they are now needed with a gradient."""
         if self._both is None or self._is_stale(self._both[0]):
             flat, lengths = flatten(self.scores, self.lengths)
-            log_z, mu = operators.inside_outside(flat, lengths, self.single_root, self.backend)
+            log_z, mu = operators.call("inside_outside", self.backend, flat, lengths, self.single_root)
             if flat is not self.scores:
                 log_z, mu = log_z.reshape(self.batch_shape), mu.reshape(self.scores.shape)
             self._both = log_z, mu
         return self._both
 
     def _is_stale(self, cached: Tensor) -> bool:
-        """Whether this was computed in a mode that its use now does not allow."""
+        """Whether a cached tensor lacks a gradient that is needed now, or is one of inference mode outside of it."""
         if self.scores.requires_grad and torch.is_grad_enabled() and not cached.requires_grad:
             return True
-        compiling = torch.compiler.is_compiling()  # the compiler can't trace what follows, and has no such modes
+        compiling = torch.compiler.is_compiling()  # which can't trace the rest, and has no inference mode
         return not compiling and cached.is_inference() and not torch.is_inference_mode_enabled()
 
     def _log_weight(self, heads: Tensor) -> Tensor:
@@ -172,20 +184,18 @@ class TreeCRF(Distribution):
         words = live_words(self.lengths, N)
         arcs = scores.gather(-2, heads.clamp(0, N - 1).unsqueeze(-2)).squeeze(-2).double()
         total = torch.where(words, arcs, 0).sum(-1)
-        total = torch.where(total == -torch.inf, -torch.inf, total)  # a forbidden arc has no gradient
+        total = torch.where(total == -torch.inf, -torch.inf, total)  # a constant: a forbidden arc has gradient 0
         partial = ((heads < 0) & words).any(-1)
-        if operators.reads_are_free(partial) and not partial.any():
+        if operators.can_read_values(partial) and not partial.any():
             return total
-        # Whole trees become sentences of length 0 here, which cost nothing.
+        # Sentences with whole trees get length 0 here: they cost nothing.
         lengths = torch.where(partial, self.lengths, 0)
-        free = operators.inside(*flatten(constrain(scores, heads), lengths), self.single_root, self.backend)
+        free = operators.log_partition(self.backend, *flatten(constrain(scores, heads), lengths), self.single_root)
         return torch.where(partial, free.reshape(partial.shape), total)
 
     def _validate_scores(self) -> None:
         s = self.scores.detach()
-        if (
-            operators.reads_are_free(s) and s.numel() and s.amax() < torch.inf
-        ):  # NaN is not less: a look at all cells at once
+        if operators.can_read_values(s) and s.numel() and s.amax() < torch.inf:  # false with NaN in any cell
             return
         bad = live_arcs(self.lengths, self.event_shape[0]) & ((s != s) | (s == torch.inf))
         if bad.any():
@@ -206,12 +216,13 @@ def _sentence(index: list[int]) -> str:
     return f"sentence {index[0] if len(index) == 1 else tuple(index)}: " if index else ""
 
 
-def _common_dtype(p: TreeCRF, q: TreeCRF) -> torch.dtype:
+def common_dtype(p: TreeCRF, q: TreeCRF) -> torch.dtype:
+    """The dtype of what is computed from both."""
     return torch.promote_types(result_dtype(p.scores.dtype), result_dtype(q.scores.dtype))
 
 
-def _cross_entropy(p: TreeCRF, q: TreeCRF) -> Tensor:
-    """log Z_q − Σ μ_p · s_q in float64.
+def cross_entropy_float64(p: TreeCRF, q: TreeCRF) -> Tensor:
+    """−Σ p(tree) · log q(tree) before it is rounded, ``[*batch]``: log Z_q − Σ μ_p · s_q.
 
     Both terms grow with the scores while their difference may be tiny. Since each column of μ_p sums to one, a
     constant per column can be taken out of both: with the column's maximum, arcs that carry mass are near 0.
@@ -225,7 +236,7 @@ def _cross_entropy(p: TreeCRF, q: TreeCRF) -> Tensor:
         if unequal.any():
             b = unequal.nonzero()[0].tolist()
             raise ValueError(f"{_sentence(b)}the distributions differ in length")
-    (log_z_p, mu), log_z_q = p._inside_outside(), q._log_z
+    (log_z_p, mu), log_z_q = p._inside_outside(), q.log_partition_float64
 
     live = live_arcs(q.lengths, q.event_shape[0])
     allowed = live & (q.scores != -torch.inf)
@@ -235,21 +246,21 @@ def _cross_entropy(p: TreeCRF, q: TreeCRF) -> Tensor:
     expected = torch.where(allowed, mu * (s - top), 0).sum((-1, -2))
     value = log_z_q - top.sum((-1, -2)) - expected
 
-    value = torch.where(_forbids_a_tree_of(p, q) | (log_z_q == -torch.inf), torch.inf, value)
+    value = torch.where(allows_more(p, q) | (log_z_q == -torch.inf), torch.inf, value)
     return torch.where(log_z_p == -torch.inf, 0, value)
 
 
-def _forbids_a_tree_of(p: TreeCRF, q: TreeCRF) -> Tensor:
-    """Whether p allows a tree that q forbids: an arc of score −inf, or a second root.
+def allows_more(p: TreeCRF, q: TreeCRF) -> Tensor:
+    """Whether p allows a tree that q forbids, ``[*batch]``: one with an arc of score −inf, or with a second root.
 
-    Marginals can't tell, since one that is not zero may round to zero. The best tree of p that collects two points
-    for each arc that q forbids, and one for each root where q wants only one, can: it has more than one point.
+    Marginals do not show it, since a small one may round to zero. Instead, an arc that q forbids scores two points, and
+    a root scores one where q wants a single one: the best tree that p allows then has more than one point.
     """
     N = p.event_shape[0]
     possible = live_arcs(p.lengths, N) & (p.scores != -torch.inf)
     forbidden = possible & (q.scores == -torch.inf)
     roots_count = q.single_root and not p.single_root
-    if p is q or (not roots_count and operators.reads_are_free(forbidden) and not forbidden.any()):
+    if p is q or (not roots_count and operators.can_read_values(forbidden) and not forbidden.any()):
         return torch.zeros(forbidden.shape[:-2], dtype=torch.bool, device=forbidden.device)
     points = torch.where(possible, 2.0 * forbidden, -torch.inf)
     if roots_count:
@@ -261,4 +272,4 @@ def _forbids_a_tree_of(p: TreeCRF, q: TreeCRF) -> Tensor:
 
 @register_kl(TreeCRF, TreeCRF)
 def _kl_divergence(p: TreeCRF, q: TreeCRF) -> Tensor:
-    return (_cross_entropy(p, q) - _cross_entropy(p, p)).to(_common_dtype(p, q))
+    return (cross_entropy_float64(p, q) - cross_entropy_float64(p, p)).to(common_dtype(p, q))

@@ -1,8 +1,8 @@
 """The reference backend: the rules over semirings, in plain torch on any device. To be read and compared with.
 
-Marginals are the gradient of the log partition, taken by autograd over the chart, and max-marginals are what their
-name says, the best tree of each constrained sentence: nothing here knows an outside pass, so agreement with the
-kernels checks theirs.
+Marginals are the gradient of the log partition, taken by autograd over the chart, and max-marginals are the scores of
+the best trees of constrained sentences. There is no outside pass here, so agreement with the kernels checks theirs.
+The relaxed tree is in relaxed.py.
 """
 
 import torch
@@ -10,6 +10,9 @@ from torch import Tensor
 
 from tritree import rules
 from tritree.conventions import live_arcs, result_dtype
+from tritree.relaxed import relaxed as relaxed
+from tritree.relaxed import relaxed_gradient as relaxed_gradient
+from tritree.rules import at_length
 from tritree.semirings import Best, Draw, KBest, LogSum
 
 
@@ -18,14 +21,8 @@ def _possible(scores: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _mask(scores: Tensor, lengths: Tensor) -> Tensor:
-    """−inf in dead cells; and where it is −inf already as a constant, whose gradient is 0 whatever arrives there."""
+    """−inf in dead cells. A score of −inf becomes a constant, too: its gradient is 0, whatever is multiplied by it."""
     return torch.where(_possible(scores, lengths), scores, -torch.inf)
-
-
-def at_length(goals: list[Tensor], lengths: Tensor) -> Tensor:
-    """goals[n] is [B, …], the goal of a sentence of n words; the one for each sentence's own n."""
-    # Kept in range, for a GPU, where nobody has looked: an index outside of the tensor would end the process.
-    return torch.stack(goals)[lengths.clamp(0, len(goals) - 1), torch.arange(lengths.shape[0], device=lengths.device)]
 
 
 def inside(scores: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
@@ -44,6 +41,14 @@ def inside_outside(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[
     if not differentiable:
         log_z, marginals = log_z.detach(), marginals.detach()
     return log_z, marginals.to(result_dtype(scores.dtype))
+
+
+def tangent(scores: Tensor, lengths: Tensor, direction: Tensor, single_root: bool) -> Tensor:
+    """The Hessian of log Z is symmetric: its product with the direction is the gradient of Σ μ · direction."""
+    with torch.inference_mode(False), torch.enable_grad():
+        s = scores.to(result_dtype(scores.dtype), copy=True).requires_grad_()
+        _, marginals = inside_outside(s, lengths.clone(), single_root)
+        return torch.autograd.grad(marginals, s, direction.clone())[0]
 
 
 def viterbi(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:

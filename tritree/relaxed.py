@@ -1,7 +1,7 @@
 """The relaxed tree of differentiable perturb-and-parse (Corro and Titov, 2019): a soft best tree, with a gradient.
 
-Viterbi gives a whole item to its best split. Here every split k gets a share. The rules are those of rules.py; each of
-their sums over terms a_k, where a_k adds the values V of two items, becomes at temperature τ
+In Viterbi, the value of an item is that of its best split. Here every split k has a share. The rules are those of
+rules.py; each of their sums over terms a_k, where a_k adds the values V of two items, becomes at temperature τ
 
     b = softmax(a / τ)         V = Σ b_k a_k
 
@@ -10,66 +10,23 @@ their sums over terms a_k, where a_k adds the values V of two items, becomes at 
     attach     V(I[h,m]) = V(X{h,m}) + s[h,m]
     complete   V(C[h,m]) from  a_k = V(I[h,k]) + V(C[k,m])        k from h to m, k ≠ h
 
-Then, from the top: the goal C[0,n] contributes 1, and each item hands its contribution on to the two items of each of
-its terms, in shares b_k. A[h,m] is what arrives at I[h,m]. In other words it is the probability of the arc h → m when a
-tree is built from the goal down, split k being chosen with probability b_k. (With logsumexp for V this process draws
-from the tree CRF, and A is its marginals. With the mean, V forgets how many trees there are: the best ones weigh more.)
+Then, from the top: the goal C[0,n] contributes 1, and each item passes its contribution to the two items of each of
+its terms, in shares b_k. A[h,m] is the contribution that reaches I[h,m]. In other words it is the probability of the
+arc h → m when a tree is built from the goal down, split k being chosen with probability b_k. (With logsumexp for V this
+process draws from the tree CRF, and A is its marginals. With the mean, V does not grow with the number of trees: the
+best ones weigh more.)
 
 A depends on s / τ alone, and does not change when a column of s is shifted. As τ → 0 it becomes the best tree.
-"""
 
-import functools
-import math
-from numbers import Real
+Below is this definition in plain torch, for all spans of one width at once. To be read and compared with.
+"""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from tritree import operators
-from tritree.conventions import check_scores, describe, flatten, live_arcs, result_dtype
-from tritree.reference import at_length
-
-
-def relaxed_tree(
-    scores: Tensor,
-    lengths: Tensor | None = None,
-    *,
-    temperature: float = 1.0,
-    backend: str | None = None,
-) -> Tensor:
-    """A soft adjacency matrix: the best tree, relaxed so that it has a gradient.
-
-    With Gumbel noise added to the scores it is a relaxed sample (differentiable perturb-and-parse).
-
-    Args:
-        scores: ``[*batch, N, N]``, ``scores[..., h, m]`` is the score of the arc from head h to modifier m; index 0 is
-            ROOT. float16, bfloat16, float32 or float64. −inf forbids an arc. Column 0, the diagonal and the padding
-            are ignored, whatever they hold. Several words may hang from ROOT.
-        lengths: ``[*batch]``, integers: the number of words, ROOT not counted. Default: N − 1.
-        temperature: positive. The smaller, the closer to the best tree, and the steeper.
-        backend: None is ``"numba"`` on the CPU. There is no Triton kernel: on CUDA, None is ``"reference"``, plain
-            torch, whose memory grows with N³ when a gradient is asked for.
-
-    Returns:
-        ``[*batch, N, N]``, each entry between 0 and 1; the column of each word sums to one. 0 in dead cells and where
-        there is no tree. Differentiable once.
-    """
-    lengths = check_scores(scores, lengths)
-    if isinstance(temperature, bool) or not isinstance(temperature, Real) or not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be a positive number, got {describe(temperature)}")
-    kernels = operators.resolve_backend(backend, scores)
-    if backend == "triton":
-        raise ValueError("relaxed_tree has no Triton kernel: leave backend out, or use backend='reference'")
-    flat, flat_lengths = flatten(scores, lengths)
-    if kernels == "numba":
-        A = torch.ops.tritree.relaxed(flat, flat_lengths, float(temperature))
-    else:
-        A = reference(flat, flat_lengths, float(temperature))
-    return A.reshape(scores.shape)
-
-
-# Plain torch: the rules, for all spans of one width at once. To be read and compared with.
+from tritree.conventions import live_arcs, result_dtype
+from tritree.rules import at_length
 
 
 class _Items:
@@ -107,15 +64,14 @@ def _soft_sum(left: list[Tensor], right: list[Tensor], w: int) -> Tensor:
     return torch.stack([V, _sum(b * d)])
 
 
-def reference(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
-    """A [B, N, N], by autograd alone: nothing here knows a way down, so agreement with the kernels checks theirs.
+def relaxed(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
+    """A [B, N, N], by autograd alone: there is no pass from the top here, so agreement with the kernels checks theirs.
 
-    Let every arc carry a token t[h,m]. D, the tokens that an item is expected to hold, follows from the same rules
-    with the same shares: D(C[h,h]) = 0, D(I[h,m]) = D(X{h,m}) + t[h,m], and D = Σ b_k d_k where V = Σ b_k a_k. What
-    the goal holds is Σ A[h,m] t[h,m], so A is the derivative of D(C[0,n]), at any t; here t = 0.
+    Let every arc carry a token t[h,m]. D, the expected tokens of an item, follows from the same rules with the same
+    shares: D(C[h,h]) = 0, D(I[h,m]) = D(X{h,m}) + t[h,m], and D = Σ b_k d_k where V = Σ b_k a_k. At the goal it is
+    Σ A[h,m] t[h,m], so A is the derivative of D(C[0,n]), at any t; here t = 0.
     """
     N = scores.shape[-1]
-    operators._check_lengths(lengths, N)
     differentiable = torch.is_grad_enabled() and scores.requires_grad
     with torch.inference_mode(False), torch.enable_grad():
         scores, lengths = scores if differentiable else scores.detach(), lengths.clone()
@@ -143,44 +99,8 @@ def reference(scores: Tensor, lengths: Tensor, temperature: float) -> Tensor:
     return (A if differentiable else A.detach()).to(result_dtype(scores.dtype))
 
 
-# The operators of the CPU kernels (cpu/relaxed.py). Nothing is kept for the way back but the scores.
-
-_TREES = "Tensor scores, Tensor lengths"
-operators._lib.define(f"relaxed({_TREES}, float temperature) -> Tensor")
-operators._lib.define(f"relaxed_gradient({_TREES}, Tensor grad, float temperature) -> Tensor")
-
-
-def _register(name: str, num_tensors: int) -> None:
-    def kernel(scores, lengths, *args):
-        return getattr(operators._module("numba"), name)(scores.detach(), lengths, *args)
-
-    def shape(scores, *_):
-        return scores.new_empty(scores.shape, dtype=result_dtype(scores.dtype))
-
-    operators._lib.impl(name, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"tritree::{name}", shape, lib=operators._lib)
-    operators._register_vmap(name, num_tensors)
-
-
-_register("relaxed", 2)
-_register("relaxed_gradient", 3)
-
-
-def _save(ctx, inputs, output):
-    scores, lengths, ctx.temperature = inputs
-    ctx.save_for_backward(scores, lengths)
-
-
-def _backward(ctx, grad):
-    scores, lengths = ctx.saved_tensors
-    grad = grad.to(result_dtype(scores.dtype))
-    return torch.ops.tritree.relaxed_gradient(scores, lengths, grad, ctx.temperature).to(scores.dtype), None, None
-
-
-def _no_second_derivative(ctx, grad):
-    raise NotImplementedError("relaxed_tree is differentiable once: the next derivative is not implemented")
-
-
-_autograd = functools.partial(torch.library.register_autograd, lib=operators._lib)
-_autograd("tritree::relaxed", _backward, setup_context=_save)
-_autograd("tritree::relaxed_gradient", _no_second_derivative)
+def relaxed_gradient(scores: Tensor, lengths: Tensor, grad: Tensor, temperature: float) -> Tensor:
+    """The gradient of Σ grad · A, [B, N, N]."""
+    with torch.inference_mode(False), torch.enable_grad():
+        s = scores.to(result_dtype(scores.dtype), copy=True).requires_grad_()
+        return torch.autograd.grad(relaxed(s, lengths, temperature), s, grad.clone())[0]

@@ -1,8 +1,8 @@
-"""The rules, executable over any semiring. What the kernels compute is checked against this text.
+"""The rules, executable over any semiring. What the kernels compute is checked against them.
 
 A projective tree is built from two kinds of items. C[h, m]: head h and everything of its descendants on one side, out
 to the farthest, m; nothing between them is left open. I[h, m]: the arc h → m is drawn, and what lies between its ends
-is done. Items with m > h face right, items with m < h face left, and the rules are the same for both.
+is complete. Items with m > h face right, items with m < h face left, and the rules are the same for both.
 
     axiom      C[h,h] = 1
 
@@ -15,18 +15,19 @@ is done. Items with m > h face right, items with m < h face left, and the rules 
     complete   C[h,m] = ⊕ k from h to m  I[h,k] ⊗ C[k,m]         ┌────►|\\
                k ≠ h, k = m included                             |     | \\
                                                                  h     k…m
-    goal       Z      = C[0,n]                                   ROOT is nobody's modifier
+    goal       Z      = C[0,n]                                   ROOT modifies no word
 
 With single_root, ROOT takes its one modifier at once: the join at i = 0 has only the split k = 0, because a
 larger one, C[0,k] with k > 0, already holds a modifier of ROOT.
 
 Every projective tree has exactly one derivation: complete takes the outermost modifier of h first, join splits the
-words between the ends at the one place where they part. So ⊕ runs over trees, each counted once.
+words between the ends at the one place where the two sides meet. So ⊕ runs over trees, each counted once.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 Value = TypeVar("Value")
@@ -61,6 +62,12 @@ def inside(scores: Tensor, semiring: Semiring[Value], single_root: bool = False)
                     I[h, m] = times(X, arc(scores[:, h, m], h, m))
                     C[h, m] = plus([times(I[h, k], C[k, m]) for k in complete_splits(h, m)])
     return [C[0, n] for n in range(N)]
+
+
+def at_length(goals: list[Tensor], lengths: Tensor) -> Tensor:
+    """Of goals[n], [B, …], the goal of a sentence of n words, the one for each sentence's own n."""
+    # Lengths on a GPU are not checked: they are kept in range, since a wrong index would end the process.
+    return torch.stack(goals)[lengths.clamp(0, len(goals) - 1), torch.arange(lengths.shape[0], device=lengths.device)]
 
 
 def join_splits(i: int, j: int, single_root: bool) -> Iterable[int]:

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 Derivation = tuple[Tensor, Tensor]
-"""A weight [B] and the heads [B, N] of the arcs drawn so far, −1 where there is none yet."""
+"""A weight [B] and the heads [B, N] of the arcs so far, −1 at words without one."""
 
 
 class LogSum:
     """⊕ is logsumexp, ⊗ is +. Differentiable any number of times, with −inf too."""
 
     def __init__(self, scores: Tensor):
-        self._one = scores[:, :0, 0].sum(-1)  # zeros that autograd can trace to the scores, for N = 1 too
+        self._one = scores[:, :0, 0].sum(-1)  # zeros that depend on the scores, for N = 1 too
 
     def one(self) -> Tensor:
         return self._one
@@ -29,7 +29,7 @@ class LogSum:
         top = x.detach().amax(0)
         top = torch.where(top == -torch.inf, 0, top)
         total = (x - top).exp().sum(0)
-        # torch.logsumexp has NaN derivatives where all terms are −inf: there the log is never taken.
+        # torch.logsumexp has NaN derivatives where all terms are −inf. Here no log is taken there.
         empty = total == 0
         return torch.where(empty, -torch.inf, top + torch.where(empty, 1, total).log())
 
@@ -72,7 +72,7 @@ class KBest:
     """⊕ keeps the k heaviest derivations, [B, k] and [B, k, N], the heaviest first; −inf where there are fewer.
 
     Among equals, the one with the smaller split index comes first; then the one whose left factor, and then whose right
-    factor, comes first among its own kind. That is the order in which terms and pairs stand before a stable sort.
+    factor, comes first in its own list. That is the order of terms and pairs before a stable sort.
     """
 
     def __init__(self, scores: Tensor, k: int):
@@ -131,7 +131,7 @@ class Draw(_Derivations):
 
 
 class Count:
-    """Counts the trees, and on the way the ⊗ of its sums: the cost of the rules, exactly."""
+    """Counts the trees, and in ``terms`` the terms of all sums: the exact cost of the rules."""
 
     def __init__(self) -> None:
         self.terms = 0

@@ -1,11 +1,12 @@
-"""Heads as data: which heads are trees, and scores under known heads."""
+"""Heads: which of them are trees, and scores under known heads."""
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
 from tritree import operators
-from tritree.conventions import check_arcs, is_integer, live_words
+from tritree.backends import kernels
+from tritree.conventions import check_arcs, check_lengths, is_integer, live_words
 
 
 def constrain(scores: Tensor, heads: Tensor) -> Tensor:
@@ -44,7 +45,7 @@ def check_heads(heads: Tensor, scores: Tensor) -> Tensor:
 
 
 class ProjectiveTree(constraints.Constraint):
-    """Heads that form a projective tree, or that leave some words free (−1) and can still be drawn without a fault.
+    """Heads that form a projective tree; or, with some words left free (−1), known heads that have none of the faults.
 
     ``check`` gives one bool per sentence; ``faults`` gives one per word, by kind.
     """
@@ -58,28 +59,28 @@ class ProjectiveTree(constraints.Constraint):
         super().__init__()
 
     def check(self, value: Tensor) -> Tensor:
-        if operators.is_eager(value):
-            return operators.are_trees(value, self.lengths, self.single_root)
+        if operators.bypasses_dispatcher(value):
+            return kernels("numba").are_trees(value, self.lengths, self.single_root)
         return ~torch.stack([fault.any(-1) for fault in self.faults(value).values()]).any(0)
 
     def faults(self, heads: Tensor) -> dict[str, Tensor]:
         """For each kind of fault, [*, N] bool: the words that have it."""
         N = heads.shape[-1]
-        if operators.reads_are_free(self.lengths):
-            operators.check_lengths(self.lengths, N)
+        if operators.can_read_values(self.lengths):
+            check_lengths(self.lengths, N)
         m = torch.arange(N, device=heads.device)
         word = live_words(self.lengths, N)
         known = word & (heads >= 0)
-        last = self.lengths.clamp(max=N - 1).unsqueeze(-1)  # no head outside of the sentence, to gather by it below
+        last = self.lengths.clamp(max=N - 1).unsqueeze(-1)  # in range, since heads are used as indices below
         out_of_range = word & ((heads < -1) | (heads > last) | (heads == m))
-        h = torch.where(known & ~out_of_range, heads, m)  # a word without an arc spans nothing
+        h = torch.where(known & ~out_of_range, heads, m)  # without an arc: the span of the word alone
 
         # Arcs cross when one begins inside the other and ends outside of it.
         left, right = torch.minimum(h, m), torch.maximum(h, m)
         begins_inside = (left.unsqueeze(-1) < left.unsqueeze(-2)) & (left.unsqueeze(-2) < right.unsqueeze(-1))
         crosses = (begins_inside & (right.unsqueeze(-1) < right.unsqueeze(-2))).any(-1)
 
-        # Follow the heads 2^k steps at a time: who has not reached ROOT or a free word by then is in a cycle.
+        # Follow the heads, twice as many steps each time: a word that does not reach ROOT or a free word is in a cycle.
         ancestor = torch.where(known & ~out_of_range, h, 0)
         for _ in range(max(N - 1, 1).bit_length()):
             ancestor = ancestor.gather(-1, ancestor)

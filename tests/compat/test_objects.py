@@ -27,7 +27,7 @@ def test_properties_are_computed_once(library):
 
 
 def test_a_gradient_is_kept_under_no_grad(library):
-    """As in the originals, which compute their properties with gradients, whoever asks first."""
+    """As in the originals, which compute their properties with gradients in any mode."""
     scores = library.scores(torch.randn(2, 5, 5)).clone().requires_grad_()
     dist = library.crf(scores, torch.tensor([4, 2]))
     with torch.no_grad():

@@ -1,21 +1,9 @@
-"""The relaxed tree is what its definition says, and the definition that of a tree CRF but for one formula."""
+"""The definition that tests/operators.py compares relaxed trees with: that of a tree CRF but for one formula."""
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import tritree
-from tests.cases import ALL_DTYPES, cases
-from tests.relaxed.definition import check_definition, definitions, log_sum
-
-
-def test_definition(backend):
-    @settings(max_examples=60 if backend == "numba" else 25)
-    @given(cases(dtypes=ALL_DTYPES), st.sampled_from([0.3, 1.0, 4.0]))
-    def check(case, temperature):
-        check_definition(case, backend, temperature)
-
-    check()
+from tests.relaxed.definition import definitions, log_sum
 
 
 def test_with_log_sums_the_definition_is_the_tree_crf():

@@ -29,7 +29,7 @@ def test_one_word(backend):
 
 
 def test_no_tree_possible(backend):
-    """No head for word 2 in the first sentence, only crossing arcs in the second; the third is not disturbed."""
+    """No head for word 2 in the first sentence, only crossing arcs in the second; the third has its own results."""
     scores = torch.randn(3, 5, 5)
     scores[0, :, 2] = -INF
     scores[1, :, 3:] = -INF
@@ -41,7 +41,7 @@ def test_no_tree_possible(backend):
 
 
 def test_the_only_tree_has_no_gradient(backend):
-    """Every arc but those of one tree is forbidden; scores that dwarf each other do not matter then."""
+    """Every arc but those of one tree is forbidden; the scores do not matter then, however different."""
     scores = torch.full((5, 5), -INF, dtype=torch.float64)
     for m, h in enumerate([2, 0, 2, 3], 1):
         scores[h, m] = [-1e30, 1e9, 3.0, -1e4][m - 1]

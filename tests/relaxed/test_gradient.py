@@ -2,12 +2,10 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
 from torch.autograd import gradcheck
 
 import tritree
-from tests.cases import cases
-from tests.relaxed.definition import check_gradient, long_batch, value_and_gradient
+from tests.relaxed.definition import long_batch, value_and_gradient
 from tritree.conventions import live_arcs
 
 INF = float("inf")
@@ -37,10 +35,6 @@ def test_gradient_of_the_kernel_is_that_of_the_reference(temperature):
     )
     torch.testing.assert_close(ours[0], theirs[0], rtol=0, atol=1e-12)
     torch.testing.assert_close(ours[1], theirs[1], rtol=1e-9, atol=1e-9)
-
-
-def test_gradients_on_drawn_cases():
-    settings(max_examples=40)(given(cases())(check_gradient))()
 
 
 def test_no_gradient_is_computed_where_none_is_asked_for(backend):

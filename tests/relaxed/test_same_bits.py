@@ -1,4 +1,4 @@
-"""A relaxed tree has the same bits, whatever it is computed with."""
+"""A relaxed tree has the same bits in any batch, padding and layout, and with any number of threads."""
 
 import math
 

@@ -1,7 +1,7 @@
 """Labels on arcs, for potentials [B, N, N, L].
 
-A labelled tree is a tree whose arcs score what their labels sum up to (among the best trees: what their best label
-does), and for each of its arcs a label, independent of all else.
+A labelled tree is a tree and a label for each of its arcs. Given the tree, the labels are independent of each other. So
+trees are scored with the logsumexp of each arc's labels, and the best trees with the best label of each arc.
 """
 
 import torch
@@ -16,12 +16,12 @@ def log_sum(potentials: Tensor) -> Tensor:
 
 
 def tree_scores(potentials: Tensor) -> tuple[Tensor, Tensor]:
-    """Arc scores [B, N, N] under which a tree weighs what all its labellings do, up to a constant, and that constant.
+    """Arc scores [B, N, N] under which a tree weighs as much as its labellings, up to a constant, and that constant.
 
-    It is [B], in float64: the best potential of each word, of which a tree has one arc. Without it the arcs that carry
-    mass have scores near 0, and lose nothing to rounding when the potentials are large.
+    The constant is [B], in float64: the sum over the words of the best potential of an arc into the word. With it taken
+    out, probable arcs have scores near 0, which lose nothing to rounding when the potentials are large.
     """
-    best = pad(potentials.detach().amax(-1), (0, 0, 1, 0), value=-torch.inf).amax(1)  # the pad: there may be no words
+    best = pad(potentials.detach().amax(-1), (0, 0, 1, 0), value=-torch.inf).amax(1)  # the pad: N may be 0
     best = torch.where(best == -torch.inf, 0, best)
     return log_sum(potentials - best[:, None, :, None]), best.double().sum(-1)
 
@@ -32,9 +32,9 @@ def shares(potentials: Tensor) -> Tensor:
 
 
 def cross_entropy(marginals: Tensor, p: Tensor, q: Tensor) -> Tensor:
-    """What labels add to the cross-entropy of trees, [B] in float64: Σ μ · H(p's labels of an arc, q's labels of it).
+    """The part of the labels in the cross-entropy, [B] in float64: Σ μ · H(p's labels of an arc, q's labels of it).
 
-    From the marginals of p's arcs and the potentials of both. Labels that q forbids count nothing here.
+    From the marginals of p's arcs and the potentials of both. Labels that q forbids count as 0 here.
     """
     log_q = _some_allowed(q.double()).log_softmax(-1).masked_fill(q == -torch.inf, 0)
     return -(marginals * (shares(p.double()) * log_q).sum(-1)).sum((-1, -2))
@@ -43,12 +43,12 @@ def cross_entropy(marginals: Tensor, p: Tensor, q: Tensor) -> Tensor:
 def k_best(best: Tensor, heads: Tensor, potentials: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The k best labelled trees, from the k best trees under the best labels.
 
-    They are enough: each tree that is better than that of some labelled tree has a labelling that is better, too. And
-    of one tree no more than k labellings are needed, which are found word by word.
+    These trees are enough: if a labelled tree is among the k best, fewer than k trees have a better labelling. No more
+    than k labellings are needed of each tree; they are found word by word.
 
     Args:
         best: ``[B, k]``, the trees' scores; −inf where there are fewer.
-        heads: ``[B, k, N]``, where in ``potentials`` the head of a word is; −1 for no head.
+        heads: ``[B, k, N]``, their heads as indices of ``potentials``; −1 for no head.
         potentials: ``[B, N, N, L]``.
 
     Returns:
@@ -75,5 +75,5 @@ def k_best(best: Tensor, heads: Tensor, potentials: Tensor) -> tuple[Tensor, Ten
 
 
 def _some_allowed(potentials: Tensor) -> Tensor:
-    """With 0 for the labels of an arc of which all are forbidden."""
+    """The potentials, with 0 for all labels of an arc that has no allowed one: its softmax is then finite."""
     return potentials.masked_fill((potentials == -torch.inf).all(-1, keepdim=True), 0)

@@ -1,4 +1,6 @@
-"""In place of supar.structs.DependencyCRF, supar 1.1.4: scores are [modifier, head], and 0 fills up the arcs."""
+"""In place of supar.structs.DependencyCRF, supar 1.1.4: scores are [modifier, head], arcs are 0 where there is none."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -20,7 +22,7 @@ class DependencyCRF(StandIn):
         multiroot: several words may hang from ROOT.
 
     Arcs are ``[B, N]`` int64, the head of each word; 0 at ROOT and in the padding, and −1 at words for which there is
-    no tree. Gradients flow where the caller's scores require them; supar switches that on in the caller's tensor.
+    no tree. There are gradients if the scores require them; supar sets requires_grad in the caller's tensor.
     """
 
     def __init__(self, scores: Tensor, lens: Tensor | None = None, multiroot: bool = False):
@@ -29,7 +31,7 @@ class DependencyCRF(StandIn):
         self.scores = scores
         self.lens = crf.lengths
         self.mask = live_words(self.lens, scores.shape[-1])
-        self.kwargs = {}  # what supar would pass on to a distribution that it builds of this one: always nothing
+        self.kwargs: dict = {}  # what supar passes on to distributions that it makes from this one: always nothing
 
     @lazy_property
     def log_partition(self) -> Tensor:
@@ -54,14 +56,14 @@ class DependencyCRF(StandIn):
         """The arcs of the k best trees, ``[B, N, k]``; −1 at the words where there are fewer."""
         return self._arcs(self._topk(k)[1].movedim(-2, 0)).movedim(0, -1)
 
-    def sample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """The arcs of exact samples, ``[*sample_shape, B, N]``, such as ``log_prob`` takes."""
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """The arcs of exact samples, ``[*sample_shape, B, N]``, as ``log_prob`` takes them."""
         return self._arcs(self._crf.sample(sample_shape))
 
     def log_prob(self, value: Tensor, partial: bool = False) -> Tensor:
         """Log probability of the arcs, ``[B]``. With ``partial``, −1 leaves the head of a word free.
 
-        Trees that are not projective get what the formula gives, as in supar: their score − log partition.
+        It is the score − log partition also for trees that are not projective, as in supar.
         """
         return self._crf.log_prob(self._check_arcs(value, partial))
 
@@ -72,7 +74,9 @@ class DependencyCRF(StandIn):
             scores = tritree.constrain(self._crf.scores, value)
             lengths = self.lens.expand(scores.shape[:-2])
             return tritree.log_partition(scores, lengths, **self._options)
-        heads = value.clamp(0, self.mask.shape[-1] - 1).unsqueeze(-1)  # ROOT and the padding may have any
+        heads = value.clamp(0, self.mask.shape[-1] - 1).unsqueeze(
+            -1
+        )  # those of ROOT and the padding may have any value
         arcs = self.scores.expand(*value.shape, -1).gather(-1, heads).squeeze(-1)
         return torch.where(self.mask, arcs, 0).sum(-1, dtype=result_dtype(arcs.dtype))
 
@@ -82,7 +86,7 @@ class DependencyCRF(StandIn):
     def _check_arcs(self, value: Tensor, partial: bool) -> Tensor:
         """The arcs as int64."""
         value = check_heads(value, self.scores)
-        if not operators.reads_are_free(value):
+        if not operators.can_read_values(value):
             return value
         words = value[self.mask.expand(value.shape)]
         if not partial and (words < 0).any():

@@ -1,6 +1,7 @@
 """In place of torch_struct.DependencyCRF, torch-struct 0.5: root arcs on the diagonal, trees as one-hot matrices."""
 
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -46,12 +47,15 @@ class DependencyCRF(StandIn):
         if lengths is not None:
             lengths = torch.as_tensor(lengths, device=log_potentials.device)
         with_root = log_potentials.new_empty(()).expand(shape[0], 1 + shape[1], 1 + shape[1])
-        lengths = check_scores(with_root, lengths)  # before they are used, here
+        lengths = check_scores(with_root, lengths)
         word = torch.arange(shape[1], device=lengths.device) < lengths.unsqueeze(-1)
         dead = ~(word.unsqueeze(-1) & word.unsqueeze(-2))
         self._labelled = len(shape) == 4
         self._dead = dead.unsqueeze(-1) if self._labelled else dead
-        arcs, self._taken_out = labels.tree_scores(self._potentials) if self._labelled else (log_potentials, 0)
+        arcs: Tensor = log_potentials
+        self._constant: Tensor | int = 0
+        if self._labelled:
+            arcs, self._constant = labels.tree_scores(self._potentials)
         trees = tritree.TreeCRF(_with_root(arcs), lengths, single_root=not multiroot, validate_args=False)
         super().__init__(trees, shape[1:], multiroot)
 
@@ -89,24 +93,24 @@ class DependencyCRF(StandIn):
         return log_count.exp().round().to(self._potentials.dtype)
 
     @lazy_property
-    def entropy(self) -> Tensor:
+    def entropy(self) -> Tensor:  # type: ignore[override]
         """Entropy in nats, ``[B]``."""
         return self.cross_entropy(self)
 
-    def cross_entropy(self, other: "DependencyCRF") -> Tensor:
+    def cross_entropy(self, other: Self) -> Tensor:
         """−Σ p(tree) · log q(tree) with p this distribution and q the other, ``[B]``."""
         if not self._labelled:
             return super().cross_entropy(other)
-        return self._labelled_cross_entropy(other).to(crf._common_dtype(self._crf, other._crf))
+        return self._labelled_cross_entropy(other).to(crf.common_dtype(self._crf, other._crf))
 
-    def kl(self, other: "DependencyCRF") -> Tensor:
+    def kl(self, other: Self) -> Tensor:
         """KL(p ‖ q) with p this distribution and q the other, ``[B]``."""
         if not self._labelled:
             return super().kl(other)
         kl = self._labelled_cross_entropy(other) - self._labelled_cross_entropy(self)
-        return kl.to(crf._common_dtype(self._crf, other._crf))
+        return kl.to(crf.common_dtype(self._crf, other._crf))
 
-    def sample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Exact samples as events, ``[*sample_shape, *]`` with * the shape of the potentials."""
         label = None
         if self._labelled:
@@ -139,12 +143,12 @@ class DependencyCRF(StandIn):
 
     @lazy_property
     def _log_z(self) -> Tensor:
-        """In float64: what is taken off a large score must not be rounded first."""
-        return self._crf._log_z + self._taken_out
+        """In float64: rounded first, it would make differences from large scores wrong."""
+        return self._crf.log_partition_float64 + self._constant
 
     @lazy_property
     def _potentials(self) -> Tensor:
-        """With −inf in the padding, which may hold anything."""
+        """In the dtype of the results, with −inf in the padding, whatever that holds."""
         phi = self.log_potentials
         return phi.to(result_dtype(phi.dtype)).masked_fill(self._dead, -torch.inf)
 
@@ -163,20 +167,19 @@ class DependencyCRF(StandIn):
     def _event(self, heads: Tensor, label: Tensor | None = None) -> Tensor:
         event = _one_hot(heads[..., 1:])
         if label is not None:
-            event = event.unsqueeze(-1) & (
-                label.unsqueeze(-1) == torch.arange(self.event_shape[-1], device=label.device)
-            )
+            every_label = torch.arange(self.event_shape[-1], device=label.device)
+            event = event.unsqueeze(-1) & (label.unsqueeze(-1) == every_label)
         return event.to(self._potentials.dtype)
 
-    def _labelled_cross_entropy(self, other: "DependencyCRF") -> Tensor:
-        """In float64; a labelled tree is a tree and labels for its arcs, and the cross-entropies of both add up."""
+    def _labelled_cross_entropy(self, other: Self) -> Tensor:
+        """In float64. A labelled tree is a tree and labels: it is the sum of the cross-entropies of both."""
         self._check_other(other)
         p, q = self._potentials, other._potentials
-        trees = crf._cross_entropy(self._crf, other._crf)
+        trees = crf.cross_entropy_float64(self._crf, other._crf)
         value = trees + labels.cross_entropy(_on_diagonal(self._crf.marginals), p, q)
         if other is self:
             return value
-        # Who forbids one label of an arc forbids a tree of p as much as who forbids the arc.
+        # It is infinite where q forbids a label of an arc that p allows, as where q forbids the arc.
         forbidden = ((p != -torch.inf) & (q == -torch.inf)).any(-1)
         strict = tritree.TreeCRF(
             _with_root(torch.where(forbidden, -torch.inf, 0.0)),
@@ -184,7 +187,7 @@ class DependencyCRF(StandIn):
             single_root=other._crf.single_root,
             validate_args=False,
         )
-        impossible = crf._forbids_a_tree_of(self._crf, strict) | (trees == torch.inf)
+        impossible = crf.allows_more(self._crf, strict) | (trees == torch.inf)
         return torch.where(impossible, torch.inf, value)
 
 
@@ -195,13 +198,12 @@ class DepTree:
     def to_parts(sequence: Tensor, extra: None = None, lengths: Tensor | None = None) -> Tensor:
         """Heads ``[*, N]``, in which 0 is ROOT → events ``[*, N, N]``, int64."""
         N = sequence.shape[-1]
-        if operators.reads_are_free(sequence) and (sequence > N).any():
+        if operators.can_read_values(sequence) and (sequence > N).any():
             raise ValueError(f"a head is {sequence.max().item()}, but there are {N} words")
         event = _one_hot(sequence)
         if lengths is not None:
-            word = torch.arange(N, device=sequence.device) < torch.as_tensor(lengths, device=sequence.device).unsqueeze(
-                -1
-            )
+            lengths = torch.as_tensor(lengths, device=sequence.device)
+            word = torch.arange(N, device=sequence.device) < lengths.unsqueeze(-1)
             event &= word.unsqueeze(-2)
         return event.long()
 
