@@ -45,11 +45,7 @@ def _flatten(
 
 @_shared_args
 def log_partition(
-    scores: Tensor,
-    lengths: Tensor | None = None,
-    *,
-    single_root: bool = False,
-    backend: str | None = None,
+    scores: Tensor, lengths: Tensor | None = None, *, single_root: bool = False, backend: str | None = None
 ) -> Tensor:
     """Log of the summed weights of all trees, a tree's weight being exp of the sum of its arcs' scores.
 
@@ -65,11 +61,7 @@ def log_partition(
 
 @_shared_args
 def marginals(
-    scores: Tensor,
-    lengths: Tensor | None = None,
-    *,
-    single_root: bool = False,
-    backend: str | None = None,
+    scores: Tensor, lengths: Tensor | None = None, *, single_root: bool = False, backend: str | None = None
 ) -> Tensor:
     """The probability of each arc, under the distribution in which a tree's probability is its share of the weight.
 
@@ -86,11 +78,7 @@ def marginals(
 
 @_shared_args
 def viterbi(
-    scores: Tensor,
-    lengths: Tensor | None = None,
-    *,
-    single_root: bool = False,
-    backend: str | None = None,
+    scores: Tensor, lengths: Tensor | None = None, *, single_root: bool = False, backend: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """The best tree and its score.
 
@@ -108,12 +96,7 @@ def viterbi(
 
 @_shared_args
 def topk(
-    scores: Tensor,
-    lengths: Tensor | None = None,
-    k: int = 1,
-    *,
-    single_root: bool = False,
-    backend: str | None = None,
+    scores: Tensor, lengths: Tensor | None = None, k: int = 1, *, single_root: bool = False, backend: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """The k best trees and their scores, the best first.
 
@@ -135,11 +118,7 @@ def topk(
 
 @_shared_args
 def max_marginals(
-    scores: Tensor,
-    lengths: Tensor | None = None,
-    *,
-    single_root: bool = False,
-    backend: str | None = None,
+    scores: Tensor, lengths: Tensor | None = None, *, single_root: bool = False, backend: str | None = None
 ) -> Tensor:
     """For each arc the score of the best tree that has it.
 
@@ -183,11 +162,7 @@ def sample(
 
 
 def relaxed_tree(
-    scores: Tensor,
-    lengths: Tensor | None = None,
-    *,
-    temperature: float = 1.0,
-    backend: str | None = None,
+    scores: Tensor, lengths: Tensor | None = None, *, temperature: float = 1.0, backend: str | None = None
 ) -> Tensor:
     """A soft adjacency matrix: the best tree, relaxed so that it has a gradient.
 

@@ -86,11 +86,7 @@ class ProjectiveTree(constraints.Constraint):
             ancestor = ancestor.gather(-1, ancestor)
         cycle = word & (ancestor != 0)
 
-        faults = {
-            "is out of range": out_of_range,
-            "has an arc that crosses another": crosses,
-            "is in a cycle": cycle,
-        }
+        faults = {"is out of range": out_of_range, "has an arc that crosses another": crosses, "is in a cycle": cycle}
         if self.single_root:
             root_child = known & (heads == 0)
             faults["is a second child of ROOT"] = root_child & (root_child.cumsum(-1) > 1)

@@ -116,13 +116,7 @@ def parse_sentences(
 
 @torch.no_grad()
 def _parse_batch(
-    model: Parser,
-    batch: Batch,
-    single_root: bool,
-    decode: str,
-    constrain: bool,
-    top_heads: bool,
-    kbest: int | None,
+    model: Parser, batch: Batch, single_root: bool, decode: str, constrain: bool, top_heads: bool, kbest: int | None
 ) -> Iterator[Parse]:
     known = _given_heads(batch) if constrain else None
     trees = model.distribution(batch, single_root, known)

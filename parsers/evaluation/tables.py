@@ -63,11 +63,7 @@ def comparison_tables(figures: dict, rows: list[list[str]]) -> Group:
     parts: list[RenderableType] = [Text(f"1: {_printable(runs[0])}\n2: {_printable(runs[1])}\n")]
     if figures["bootstrap"]:
         scores = _table("%", "1", "2", "2 − 1", "95 % interval", "p")
-        names = {
-            "uas": "UAS",
-            "uas_without_punctuation": "without punctuation",
-            "complete_matches": "complete matches",
-        }
+        names = {"uas": "UAS", "uas_without_punctuation": "without punctuation", "complete_matches": "complete matches"}
         for key, name in names.items():
             if key in figures["bootstrap"]:
                 row = figures["bootstrap"][key]

@@ -21,13 +21,10 @@ from collections import namedtuple
 
 import numpy as np
 
-from tritree.cpu.chart.lanes import copy_in, goal, is_repeated, nodes_of
-from tritree.cpu.chart.layout import max_charts
+from tritree.cpu.chart.lanes import goal, is_repeated
 from tritree.cpu.chart.numbers import MINUS_INF
 from tritree.cpu.groups import new_members, next_group
-from tritree.cpu.kernels.viterbi import find_nan
-from tritree.cpu.passes.choose import inside_pass
-from tritree.cpu.simd import vector
+from tritree.cpu.kernels.viterbi import best_items
 from tritree.cpu.simd.jit import inline, kernel
 from tritree.cpu.simd.vector import address, advance, lanes
 
@@ -60,10 +57,7 @@ def topk_kernel(work, order, scores, lengths, single_root, best, heads, progress
     items = np.empty(10 * (n + 1) * (n + 1) + 1, np.int64)
     stack = np.empty(3 * n + 3, np.int64)
     while next_group(members, order, lengths, progress):
-        charts = max_charts(work, nodes_of(members))
-        copy_in(scores, members, charts, charts.p.value, MINUS_INF)
-        inside_pass(charts.C, charts, single_root)
-        vector.store(charts.scratch, 0, find_nan(charts))
+        charts = best_items(work, members, scores, single_root)
         for lane in range(lanes(charts.scratch)):
             if is_repeated(members, lane):
                 break

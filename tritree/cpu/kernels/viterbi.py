@@ -24,10 +24,7 @@ def viterbi_kernel(work, order, scores, lengths, single_root, best, heads, progr
     N = scores.shape[1]
     stack = np.empty((N, 2), np.int64)
     while next_group(members, order, lengths, progress):
-        charts = max_charts(work, nodes_of(members))
-        copy_in(scores, members, charts, charts.p.value, MINUS_INF)
-        inside_pass(charts.C, charts, single_root)
-        vector.store(charts.scratch, 0, find_nan(charts))
+        charts = best_items(work, members, scores, single_root)
         for lane in range(lanes(charts.scratch)):
             b, n = members.sentences[lane], members.words[lane]
             value = charts.C.value[goal(members, lane)] + charts.scratch[lane]
@@ -37,6 +34,16 @@ def viterbi_kernel(work, order, scores, lengths, single_root, best, heads, progr
             if value > MINUS_INF:
                 walk(charts, lane, n, single_root, None, stack, tree)
             best[b] = value
+
+
+@inline
+def best_items(work, members, scores, single_root):
+    """The charts of a group after the inside pass; the lanes of `scratch` are NaN or 0, as `find_nan` says."""
+    charts = max_charts(work, nodes_of(members))
+    copy_in(scores, members, charts, charts.p.value, MINUS_INF)
+    inside_pass(charts.C, charts, single_root)
+    vector.store(charts.scratch, 0, find_nan(charts))
+    return charts
 
 
 @inline
