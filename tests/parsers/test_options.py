@@ -59,7 +59,7 @@ WRONG = {
 def test_mistakes_are_found_without_torch(model, arguments):
     """Which takes seconds to import."""
     if arguments == ["wrong value"]:
-        arguments = [WRONG[model]]
+        arguments = [WRONG.get(model, "--dropout=1.5")]
     code = f"""
 import sys, train
 from parsers.io.command import run_command
