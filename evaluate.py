@@ -19,13 +19,13 @@ USAGE = """evaluate.py RUN FILE.conllu [options]
        evaluate.py --curves RUN… [--output curves.png]"""
 EXAMPLES = """examples:
   %(prog)s RUN FILE.conllu
-      attachment scores, where the file has heads
+      attachment scores, where the file has heads (and labels)
   %(prog)s RUN FILE.conllu --output parsed.conllu --confidence
-      predicted heads, and how sure the parser is of each
+      predicted heads and labels, and how sure the parser is of each
   %(prog)s RUN FILE.conllu --html trees.html --draw 3
       trees to look at
   %(prog)s RUN partly.conllu --constrain --output whole.conllu
-      heads in the file stay, _ are parsed
+      heads in the file stay, with their labels; _ are parsed
   cat FILE.conllu | %(prog)s RUN - --output - > parsed.conllu
       in a pipe; the report goes to stderr
 """
@@ -68,12 +68,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     decode_help = "the best tree (default), or the surest arcs"
     add("--decode", choices=("viterbi", "mbr"), default="viterbi", modes=COMPARE, help=decode_help)
     add("--multi-root", action="store_true", modes=COMPARE, help="several words may hang from the root")
-    add("--constrain", action="store_true", help="keep the heads in the file; parse where it has _")
+    add("--constrain", action="store_true", help="keep heads in the file, and their labels; parse _")
     add("--device", type=device_name, metavar="NAME", modes=COMPARE, help="cpu, cuda, cuda:1 (cuda if there is one)")
     group = parser.add_argument_group("output (- is stdout)")
-    output_help = "the file with predicted heads, all else as it is"
+    output_help = "the file with predicted heads and labels"
     add_file("--output", metavar="FILE", modes=COMPARE + CURVES, help=output_help)
-    add("--confidence", action="store_true", help="of each head: Prob=0.9731 in MISC, and in --json")
+    confidence_help = "Prob= and LabelProb= of each arc in MISC; in --json"
+    add("--confidence", action="store_true", help=confidence_help)
     add("--kbest", type=number(int, 1, 1000), metavar="K", help="the K best trees: comments; UAS of the best of them")
     add_file("--json", metavar="FILE", modes=COMPARE, help="all figures, unrounded")
     add_file("--html", metavar="FILE", help="a page of trees, errors and doubts, for a browser")

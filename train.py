@@ -90,7 +90,10 @@ def train(options, sources, run, group, display) -> int:
     for split in ("dev", "test"):
         if f"{split}_uas" in final:
             plain = final[f"{split}_uas_without_punctuation"]
-            display.say(f"{split} UAS {final[f'{split}_uas']:.2f}, {plain:.2f} without punctuation")
+            text = f"{split} UAS {final[f'{split}_uas']:.2f}, {plain:.2f} without punctuation"
+            if f"{split}_las" in final:
+                text += f"; LAS {final[f'{split}_las']:.2f}, CLAS {final[f'{split}_clas']:.2f}"
+            display.say(text)
     best = epochs[final["best_epoch"] - 1]
     epoch = f"epoch {best['epoch']}" + (f" of stage {best['stage']}" if trainer.stages > 1 else "")
     display.say(f"the model of {epoch}, metrics.jsonl and curves.png are in {run}")
@@ -110,6 +113,8 @@ def introduce(display, options, sources, data, model, run) -> None:
     display.say(f"{options.model} on {sources.name}: {', '.join(sizes)}")
     parameters = sum(parameter.numel() for parameter in model.parameters())
     display.say(f"{parameters:,} parameters on {data.device}; everything goes into {run}")
+    if options.label_weight and not model.vocab.labels:
+        display.say("the trees have no labels (DEPREL is empty): none are learnt or predicted")
     if not data.dev:
         display.say("no dev set: all epochs are run, and the last one counts")
     if (options.fp16 or options.bf16) and data.device.type == "cpu":

@@ -4,15 +4,19 @@
 
     class NTP(Parser):
         def labeled_loss(self, batch):
-            crf = tritree.TreeCRF(self.arc_scores(batch), batch.lengths, validate_args=False)
-            return -crf.log_prob(batch.heads).sum(), {}
+            s, o = self(batch)
+            crf = tritree.TreeCRF(s, batch.lengths, validate_args=False)
+            return self.with_labels(-crf.log_prob(batch.heads).sum(), {}, o, batch)
 
-`Parser` provides the shared bi-LSTM encoder (`self.encoder(batch)` → states [B, N, size]) and the arc scorer
-(`self.scorer(states)` → [B, N, N]). `arc_scores` chains the two; `predict` decodes trees from it. A system with other
-networks calls `nn.Module.__init__` in place of `Parser.__init__` and overrides `arc_scores`.
+`Parser` provides the shared bi-LSTM encoder (`self.encoder(batch)` → states o [B, N, size]) and the arc scorer
+(`self.scorer(o)` → s [B, N, N]). `forward` chains the two and returns s and o; trees are predicted from s, labels from
+o (`labeler`), and `with_labels` adds the labels' loss. A system with other networks calls `nn.Module.__init__` in place
+of `Parser.__init__` and overrides `forward` and `label_log_probs`.
 
 **A batch** (data/batches.py) has `words`, `pos`, `xpos` [B, N], `feats` [B, N, F], `lengths` [B], `heads` [B, N] (−1 at
-position 0 and in the padding; None for unlabelled sentences), all in tritree's conventions and on the run's device.
+position 0 and in the padding; None for unlabelled sentences), `gold_heads` and `labels` [B, N] (the arcs in the file,
+which need not be projective, and their labels; None if there are none to learn), all in tritree's conventions and on
+the run's device.
 Masks [B, N] are `is_word` and `is_token` (with ROOT); `hide(words, tags)` makes symbols unknown where masks are True.
 `batch.words` numbers the whole vocabulary; the encoder knows its first `num_words` words (by default those of the
 trees; `Parser.__init__(…, num_words=len(vocab.words))` for systems that train it on unlabelled text).

@@ -25,6 +25,7 @@ import tritree
 from parsers.data.batches import Batch, tree_arcs
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
+from parsers.networks.labeler import TagLabeler
 from parsers.system import Context, Metrics, Parser
 
 BINS = (1, 2, 3, 4, 5, 10)  # lengths of arcs: 1, …, 5, 6–10, more
@@ -87,6 +88,7 @@ class CRFAE(Parser):
         num_tags = len(vocab.pos)
         self.features = Features(num_tags)
         self.register_buffer("theta", torch.full((num_tags, num_tags), 1 / num_tags))  # Θ[c | p] at [p, c]
+        self.labeler = TagLabeler(num_tags, len(vocab.labels)) if vocab.labels else None
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         return AdaGradL1(self.parameters(), self.options.adagrad_rate, self.options.l1)
@@ -99,14 +101,18 @@ class CRFAE(Parser):
         """log Θ[tag_m | tag_h], [B, N, N]"""
         return self.theta.log()[batch.pos.unsqueeze(2), batch.pos.unsqueeze(1)]
 
-    def arc_scores(self, batch: Batch) -> Tensor:
-        return self.encode(batch) + self.decode(batch)  # J
+    def forward(self, batch: Batch) -> tuple[Tensor, None]:
+        """J; there are no states."""
+        return self.encode(batch) + self.decode(batch), None
+
+    def label_log_probs(self, o: None, batch: Batch, heads: Tensor) -> Tensor:
+        return self.labeler(batch, heads)
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         W = self.encode(batch)
         J = W + self.decode(batch)
         given = torch.where(tree_arcs(batch.heads), J, 0).sum()  # Σ J(y)
-        return tritree.log_partition(W, batch.lengths).sum() - given, {}
+        return self.with_labels(tritree.log_partition(W, batch.lengths).sum() - given, {}, None, batch)
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         W = self.encode(batch)

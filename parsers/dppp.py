@@ -39,11 +39,11 @@ class DPPP(Parser):
         self.decoder = Decoder(self.encoder.num_words, options.decoder_size)
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        W = self.arc_scores(batch)
+        W, o = self(batch)
         supervised = tritree.TreeCRF(W, batch.lengths, validate_args=False).log_prob(batch.heads).sum()
         reconstruction = self.log_likelihood(batch, tree_arcs(batch.heads).to(W.dtype)).sum()
         loss = -reconstruction - self.options.tree_weight * supervised
-        return loss, {"reconstruction_loss": -reconstruction, "tree_loss": -supervised}
+        return self.with_labels(loss, {"reconstruction_loss": -reconstruction, "tree_loss": -supervised}, o, batch)
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         reconstruction = self.log_likelihood(batch, self.sample(batch)).sum()

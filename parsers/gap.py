@@ -89,31 +89,39 @@ class GAP(Parser):
         """log θ(m | h), [B, N, N]."""
         return self.theta.log_prob(*self.decoder_events(batch))
 
-    def encoder_scores(self, batch: Batch) -> Tensor:
-        """s(h, m), [B, N, N]"""
-        return super().arc_scores(batch)
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """s(h, m), [B, N, N], and the states."""
+        return super().forward(batch)
 
-    def arc_scores(self, batch: Batch) -> Tensor:
-        """s′(h, m), [B, N, N]"""
-        return combine(self.encoder_scores(batch), self.log_theta(batch), self.theta_weight)
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """s′(h, m), [B, N, N], and the states."""
+        s, o = self.encode(batch)
+        return combine(s, self.log_theta(batch), self.theta_weight), o
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """−J_l = log Z(x) − s(T) − Σ_{(h, m) ∈ T} log θ(m | h); the last term has no gradient while Θ is fixed."""
-        P = TreeCRF(self.encoder_scores(batch), batch.lengths, validate_args=False)
+        s, o = self.encode(batch)
+        P = TreeCRF(s, batch.lengths, validate_args=False)
         tree_loss = -P.log_prob(batch.heads).sum()
         reconstruction = torch.where(tree_arcs(batch.heads), self.log_theta(batch), 0).sum()
-        return tree_loss - reconstruction, {"tree_loss": tree_loss}
+        return self.with_labels(tree_loss - reconstruction, {"tree_loss": tree_loss}, o, batch)
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """−W times the terms of the ELBO that depend on the encoder. Gradient: the arcs of P_Φ less those of Q."""
-        s, log_theta, lengths = self.encoder_scores(batch), self.log_theta(batch), batch.lengths
-        if self.options.posterior == "fixed":
-            teacher_s = self.teacher.arc_scores(replace(batch, noise=None))
-            Q = self.posterior(combine(teacher_s, log_theta, self.teacher_weight), lengths)
-            loss = kl_divergence(Q, TreeCRF(s, lengths, validate_args=False)).sum()  # KL(Q ‖ P_Φ)
-        else:
-            loss = -self.J_u(s, combine(s, log_theta, self.theta_weight), lengths).sum()
-        return self.options.unlabeled_weight * loss, {}
+        (s, o), log_theta = self.encode(batch), self.log_theta(batch)
+        lengths, W = batch.lengths, self.options.unlabeled_weight
+        if self.options.posterior == "moving":
+            return -W * self.J_u(s, combine(s, log_theta, self.theta_weight), lengths).sum(), {}
+        clean = replace(batch, noise=None)
+        teacher_s, teacher_o = self.teacher(clean)  # its weights have no gradients
+        Q = self.posterior(combine(teacher_s, log_theta, self.teacher_weight), lengths)
+        loss = W * kl_divergence(Q, TreeCRF(s, lengths, validate_args=False)).sum()  # KL(Q ‖ P_Φ)
+        if self.labeler is None:
+            return loss, {}
+        best = Q.mode  # the labels of its arcs are learnt from the teacher's distribution over labels
+        taught = self.teacher.label_log_probs(teacher_o, clean, best).exp()
+        labels = -torch.where(best > 0, (taught * self.label_log_probs(o, batch, best)).sum(-1), 0).sum()
+        return loss + W * self.options.label_weight * labels, {"label_loss": labels}
 
     def J_u(self, s: Tensor, s1: Tensor, lengths: Tensor) -> Tensor:
         """log U − log Z, [B], with a penalty of σ on the entropy of Q. The best Q has a closed form (`posterior`), and
@@ -188,7 +196,7 @@ class GAP(Parser):
         for batch in context.data.unlabeled_batches():
             if not batch.examples:
                 continue
-            s, log_theta, lengths = self.encoder_scores(batch), self.log_theta(batch), batch.lengths
+            (s, _), log_theta, lengths = self.encode(batch), self.log_theta(batch), batch.lengths
             P = TreeCRF(s, lengths, validate_args=False)
             Q = self.posterior(combine(s, log_theta, self.theta_weight), lengths)
             buffer.add(*self.decoder_events(batch), self.expectations(Q))
@@ -212,7 +220,7 @@ class GAP(Parser):
         for batch in context.data.batches(context.data.dev, EVALUATION_BATCH):
             if not batch.examples:
                 continue
-            s, log_theta = self.encoder_scores(batch), self.log_theta(batch)
+            (s, _), log_theta = self.encode(batch), self.log_theta(batch)
             for i, weight in enumerate(WEIGHTS):
                 _, heads = tritree.viterbi(combine(s, log_theta, weight), batch.lengths, single_root=True)
                 correct[i] += batch.count_correct(heads)

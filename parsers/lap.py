@@ -41,6 +41,7 @@ class LAP(Parser):
         nn.init.xavier_uniform_(self.mean.weight, MEAN_GAIN)
         nn.init.constant_(self.log_variance.bias, LOG_VARIANCE)
         self.scorer = ArcScorer(size, options.hidden_size, options.distance)
+        self.labeler = self.make_labeler(size)
         self.word_decoder = nn.Linear(size, options.word_size)  # its output is multiplied by the word embeddings
         self.word_bias = nn.Parameter(torch.zeros(self.encoder.num_words))
         self.tag_decoder = nn.Linear(size, len(vocab.pos))
@@ -69,9 +70,10 @@ class LAP(Parser):
         noise = batch.noise.normal(self.options.samples, *mean.shape[1:]).to(mean.dtype)
         return mean.unsqueeze(1) + (0.5 * log_variance).exp().unsqueeze(1) * noise
 
-    def arc_scores(self, batch: Batch) -> Tensor:
-        """With z = μ."""
-        return self.scorer(self.posterior(batch)[0])
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Scores from z = μ, and z."""
+        z, _ = self.posterior(batch)
+        return self.scorer(z), z
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """−J with ε = 1"""
@@ -79,7 +81,7 @@ class LAP(Parser):
         z = self.sample(mean, log_variance, batch)
         tree = self.tree_term(z, batch)
         loss, metrics = self.autoencoder_loss(z, mean, log_variance, batch)
-        return tree + loss, {"tree": tree, **metrics}
+        return self.with_labels(tree + loss, {"tree": tree, **metrics}, z[:, 0], batch)
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """−J with ε = 0. Only what was hidden from the encoder is reconstructed, which takes the context."""

@@ -23,12 +23,12 @@ class NMP(Parser):
         self.softened = context.epoch <= self.options.soft_epochs
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        loss = self.margin_losses(batch, batch.heads)
-        return loss.sum(), {"violated": (loss > 0).sum()}
+        s, o = self(batch)
+        loss = self.margin_losses(s, batch, batch.heads)
+        return self.with_labels(loss.sum(), {"violated": (loss > 0).sum()}, o, batch)
 
-    def margin_losses(self, batch: Batch, heads: Tensor) -> Tensor:
-        """One loss per sentence, [B]; ``heads`` [B, N] are those of T*."""
-        s = self.arc_scores(batch)
+    def margin_losses(self, s: Tensor, batch: Batch, heads: Tensor) -> Tensor:
+        """One loss per sentence, [B], from arc scores; ``heads`` [B, N] are those of T*."""
         gold = heads.clamp(0).unsqueeze(1)  # [B, 1, N]
         augmented = s + torch.ones_like(s).scatter_(1, gold, 0)  # + 1 for arcs that are not in T*
         if self.softened:

@@ -11,6 +11,7 @@ class NTP(Parser):
     """P(T | x) = exp Σ_{(h, m) ∈ T} s(h, m) / Z(x), with s from the bi-LSTM encoder."""
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        crf = tritree.TreeCRF(self.arc_scores(batch), batch.lengths, validate_args=False)
+        s, o = self(batch)
+        crf = tritree.TreeCRF(s, batch.lengths, validate_args=False)
         loss = -crf.log_prob(batch.heads).sum()  # log Z(x) − Σ_{(h, m) ∈ T} s(h, m)
-        return loss, {}
+        return self.with_labels(loss, {}, o, batch)

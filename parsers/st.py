@@ -23,6 +23,7 @@ import tritree
 from parsers.data.batches import Batch
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
+from parsers.networks.labeler import label_loss
 from parsers.nmp import NMP
 from parsers.system import Context, Metrics, Parser
 
@@ -46,8 +47,11 @@ class ST(Parser):
     def make_optimizer(self) -> torch.optim.Optimizer:
         return self.parser.make_optimizer()
 
-    def arc_scores(self, batch: Batch) -> Tensor:
-        return self.parser.arc_scores(batch)
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self.parser(batch)
+
+    def label_log_probs(self, o: Tensor, batch: Batch, heads: Tensor) -> Tensor:
+        return self.parser.label_log_probs(o, batch, heads)
 
     def begin_stage(self, context: Context) -> bool:
         if context.stage == 1:
@@ -63,16 +67,25 @@ class ST(Parser):
         return self.parser.labeled_loss(batch)
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        heads, confidence = self.parse(batch)  # T̂(x)
-        kept = confidence >= self.options.min_confidence
-        loss = torch.where(kept, self.parser.margin_losses(batch, heads), 0).sum()
-        return self.options.parsed_weight * loss, {"kept": (kept * batch.lengths).sum()}
+        heads, confidence, labels = self.parse(batch)  # T̂(x)
+        s, o = self.parser(batch)
+        kept, weight = confidence >= self.options.min_confidence, self.options.parsed_weight
+        loss = weight * torch.where(kept, self.parser.margin_losses(s, batch, heads), 0).sum()
+        metrics = {"kept": (kept * batch.lengths).sum()}
+        if labels is None:
+            return loss, metrics
+        losses = label_loss(self.parser.label_log_probs(o, batch, heads), heads, labels)
+        of_labels = torch.where(kept, losses, 0).sum()
+        return loss + weight * self.options.label_weight * of_labels, {**metrics, "label_loss": of_labels}
 
     @torch.no_grad()
-    def parse(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The teacher's trees [B, N] and its confidence in each, [B]."""
-        s = self.teacher.arc_scores(replace(batch, noise=None))
+    def parse(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The teacher's trees [B, N], its confidence in each, [B], and their labels [B, N], if it knows labels."""
+        clean = replace(batch, noise=None)
+        s, o = self.teacher(clean)
         _, heads = tritree.viterbi(s, batch.lengths, single_root=True)
         marginals = tritree.marginals(s, batch.lengths, single_root=True)
         of_arcs = marginals.gather(1, heads.clamp(0).unsqueeze(1)).squeeze(1)  # μ(ĥ(m), m)
-        return heads, torch.where(heads >= 0, of_arcs, 0).sum(1) / batch.lengths.clamp_min(1)
+        confidence = torch.where(heads >= 0, of_arcs, 0).sum(1) / batch.lengths.clamp_min(1)
+        labels = self.teacher.labels(o, clean, heads)
+        return heads, confidence, labels and labels[0]

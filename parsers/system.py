@@ -17,6 +17,7 @@ from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
 from parsers.networks.device import Processes
 from parsers.networks.encoder import Encoder
+from parsers.networks.labeler import Labeler, best_labels, label_loss
 from parsers.networks.scorer import ArcScorer
 
 Metrics = dict[str, float | Tensor]
@@ -54,30 +55,50 @@ class Parser(nn.Module):
         self.options, self.vocab, self.vectors = options, vocab, vectors
         self.encoder = Encoder(options, vocab, vectors, num_words)
         self.scorer = ArcScorer(self.encoder.size, options.hidden_size, options.distance)
+        self.labeler = self.make_labeler(self.encoder.size)
+
+    def make_labeler(self, size: int) -> Labeler | None:
+        """The network for labels on states of this size; None if there are no labels to learn."""
+        labels = self.vocab.labels
+        return Labeler(size, self.options.hidden_size, len(labels)) if labels else None
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """s(h, m) [B, N, N], the scores that trees are predicted from, and o [B, N, size], the states of the tokens."""
+        o = self.encoder(batch)
+        return self.scorer(o, self.options.dropout, batch.noise), o
 
     def arc_scores(self, batch: Batch) -> Tensor:
-        """s(h, m), [B, N, N]: the scores that trees are predicted from."""
-        return self.scorer(self.encoder(batch), self.options.dropout, batch.noise)
+        return self(batch)[0]
 
-    def distribution(self, batch: Batch, single_root: bool = True, known: Tensor | None = None) -> tritree.TreeCRF:
-        """The trees with their probabilities; with ``known`` heads [B, N] (−1: free), only trees with these heads."""
-        scores = self.arc_scores(batch)
-        if known is not None:
-            scores = tritree.constrain(scores, known)
-        return tritree.TreeCRF(scores, batch.lengths, single_root=single_root, validate_args=False)
+    def label_log_probs(self, o: Tensor, batch: Batch, heads: Tensor) -> Tensor:
+        """log P(l | h, m) of the labels of the arcs that ``heads`` [B, N] give, [B, N, labels]."""
+        return self.labeler(o, heads, self.options.dropout, batch.noise)
+
+    def labels(self, o: Tensor, batch: Batch, heads: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The best labels of these arcs, as numbers, and their probabilities, [B, N] each; None without labels."""
+        return best_labels(self.label_log_probs(o, batch, heads), heads) if self.vocab.labels else None
 
     def predict(self, batch: Batch, single_root: bool = True) -> Tensor:
         """Heads of the best trees, [B, N]."""
-        return self.distribution(batch, single_root).mode
+        return tritree.viterbi(self.arc_scores(batch), batch.lengths, single_root=single_root)[1]
 
     def take_weights(self, other: "Parser") -> None:
-        """Copies the weights of another parser's encoder and scorer."""
-        self.encoder.load_state_dict(other.encoder.state_dict())
-        self.scorer.load_state_dict(other.scorer.state_dict())
+        """Copies the weights of another parser's encoder, scorer and labeler."""
+        for name in ("encoder", "scorer", "labeler"):
+            if (module := getattr(self, name)) is not None:
+                module.load_state_dict(getattr(other, name).state_dict())
 
     def labeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """The loss, summed over the sentences of the batch, and sums to be logged per word."""
         raise NotImplementedError
+
+    def with_labels(self, loss: Tensor, metrics: Metrics, o: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
+        """A loss on trees with that of their labels, −Σ log P(l | h, m), if there are labels to learn."""
+        if batch.labels is None:
+            return loss, metrics
+        log_p = self.label_log_probs(o, batch, batch.gold_heads)
+        labels = label_loss(log_p, batch.gold_heads, batch.labels).sum()
+        return loss + self.options.label_weight * labels, {**metrics, "label_loss": labels}
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         raise NotImplementedError

@@ -32,6 +32,8 @@ class Batch:
     vectors: Tensor | None  # [B, N]: rows of the pretrained vectors
     lengths: Tensor  # [B], ROOT not counted
     heads: Tensor | None  # [B, N], −1 at position 0 and in the padding; None if unlabelled
+    gold_heads: Tensor | None  # [B, N], those in the file, which need not be projective; None without labels
+    labels: Tensor | None  # [B, N], the labels of these arcs
     examples: list[Example]
     size: int  # sentences of all processes
     num_words: int  # of all processes
@@ -92,6 +94,8 @@ def collate(examples: list[Example], rank: int = 0, world: int = 1, device: torc
             row[tuple(map(slice, values.shape))] = values
         return torch.from_numpy(array).to(device, non_blocking=True)
 
+    is_labeled = all(example.heads is not None for example in examples)
+    with_labels = is_labeled and examples[0].labels is not None
     return Batch(
         words=fill("words"),
         pos=fill("pos"),
@@ -99,7 +103,9 @@ def collate(examples: list[Example], rank: int = 0, world: int = 1, device: torc
         feats=fill("feats", F),
         vectors=fill("vectors") if examples[0].vectors is not None else None,
         lengths=torch.tensor([len(example) for example in mine], dtype=torch.int64).to(device, non_blocking=True),
-        heads=fill("heads", value=-1) if all(example.heads is not None for example in examples) else None,
+        heads=fill("heads", value=-1) if is_labeled else None,
+        gold_heads=fill("gold_heads", value=-1) if with_labels else None,
+        labels=fill("labels") if with_labels else None,
         examples=mine,
         size=len(examples),
         num_words=sum(map(len, examples)),

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from parsers.io.errors import DataError
 from parsers.io.files import reading, unzipped
 
-ID, FORM, UPOS, XPOS, FEATS, HEAD, MISC = 0, 1, 3, 4, 5, 6, 9
+ID, FORM, UPOS, XPOS, FEATS, HEAD, DEPREL, MISC = 0, 1, 3, 4, 5, 6, 7, 9
 MAX_LINE = 2**20  # bytes; limits memory on input without line ends,
 MAX_SENTENCE = 2**24  # and on input without blank lines
 MAX_FEATURES = 100  # of a word; in a batch, all words get as much room as the one with most
@@ -26,7 +26,7 @@ _COMMENT = re.compile("# (.*?)(_[0-9]+)? = ")
 @dataclass(slots=True)
 class Sentence:
     """One sentence. ``forms[i]`` and the other lists belong to word i + 1; multiword tokens and empty nodes are only in
-    ``lines``. A head is −1 where the file has `_`."""
+    ``lines``. A head is −1 where the file has `_`; a label is `_` where the file has that or nothing."""
 
     file: str
     line: int  # of the first word, for messages
@@ -35,6 +35,7 @@ class Sentence:
     xpos: list[str]
     feats: list[str]
     heads: list[int]
+    deprels: list[str]  # the labels of the arcs
     lines: list[str]  # as in the file, line ends included, with comments before and blank lines behind the words
     rows: list[int]  # lines[rows[i]] is word i + 1
 
@@ -164,6 +165,7 @@ class _Builder:
         self.xpos: list[str] = []
         self.feats: list[str] = []
         self.heads: list[int] = []
+        self.deprels: list[str] = []
         self.numbers: list[int] = []  # of the words' lines in the file
         self.first = 0  # of the first line that is no comment
         self.lines: list[str] = []
@@ -196,6 +198,7 @@ class _Builder:
         self.xpos.append(intern(columns[XPOS]))
         self.feats.append(intern(columns[FEATS]))
         self.heads.append(head)
+        self.deprels.append(intern(columns[DEPREL] or "_"))
         self.numbers.append(number)
         self.rows.append(len(self.lines))
 
@@ -244,7 +247,7 @@ class _Builder:
                 self.file, self.numbers[looping[0] - 1], f"the heads go in a circle: {path}; one of them is wrong"
             )
         rows = self.rows if keep_lines else []
-        columns = (self.forms, self.upos, self.xpos, self.feats, self.heads)
+        columns = (self.forms, self.upos, self.xpos, self.feats, self.heads, self.deprels)
         return Sentence(self.file, self.numbers[0], *columns, self.lines, rows)
 
 

@@ -31,7 +31,8 @@ class Corpus:
         self.test = [checked_tree(sentence, "the test set") for sentence in sources.sentences("test")]
 
     def vocabulary(self, options: Namespace) -> Vocabulary:
-        return Vocabulary.build(self.labeled, self.unlabeled, options.min_count, options.max_words)
+        with_labels = options.label_weight > 0
+        return Vocabulary.build(self.labeled, self.unlabeled, options.min_count, options.max_words, with_labels)
 
 
 class Stream:

@@ -20,11 +20,18 @@ class Example:
     vectors: np.ndarray | None  # [n + 1]: rows of the pretrained vectors
     heads: np.ndarray | None  # [n + 1], −1 at 0: the projective tree to learn from; None in unlabelled sentences
     gold: list[int]  # the heads of the words in the file: what predictions are compared with
+    labels: np.ndarray | None  # [n + 1]: of the arcs in the file; None if there are no labels to learn
+    gold_labels: list[str]  # as in the file
     punctuation: list[bool]
     sentence: Sentence | None = None
 
     def __len__(self) -> int:
         return len(self.words) - 1
+
+    @property
+    def gold_heads(self) -> np.ndarray:
+        """``gold`` as an array, −1 at position 0."""
+        return np.array([-1, *self.gold])
 
 
 class Indexer:
@@ -53,6 +60,8 @@ class Indexer:
             vectors=np.array([0, *self.vectors.rows(sentence.forms)]) if self.vectors else None,
             heads=None if heads is None else np.array([-1, *heads]),
             gold=sentence.heads,
+            labels=np.array([0, *vocab.labels.numbers(sentence.deprels)]) if vocab.labels else None,
+            gold_labels=sentence.deprels,
             punctuation=list(map(is_punctuation, sentence.upos, sentence.xpos)),
             sentence=sentence if keep else None,
         )

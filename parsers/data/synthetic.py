@@ -33,8 +33,13 @@ class Node:
 
     form: str
     pos: str
+    relation: str = "root"  # to its head
     left: list["Node"] = field(default_factory=list)
     right: list["Node"] = field(default_factory=list)
+
+    def as_(self, relation: str) -> "Node":
+        self.relation = relation
+        return self
 
     def words(self) -> Iterator["Node"]:
         for child in self.left:
@@ -129,7 +134,7 @@ class Grammar:
 
     def sentence(self) -> Node:
         root = self.clause(depth=0)
-        root.right.append(Node("?" if self.chance(0.1) else ".", "PUNCT"))
+        root.right.append(Node("?" if self.chance(0.1) else ".", "PUNCT", "punct"))
         return root
 
     def clause(self, depth: int, subject: Node | None = None) -> Node:
@@ -137,34 +142,36 @@ class Grammar:
         language, rng = self.language, self.rng
         meaning = language.verb_meaning.draw(rng)
         verb = Node(language.verbs[meaning].draw(rng), "VERB")
-        verb.left.append(subject or self.argument(language.subject[meaning].draw(rng), depth + 1))
+        subject = subject or self.argument(language.subject[meaning].draw(rng), depth + 1)
+        verb.left.append(subject.as_("nsubj"))
         if self.chance(0.3):
-            verb.left.append(self.closed("AUX"))
+            verb.left.append(self.closed("AUX").as_("aux"))
         if self.chance(0.15):
             verb.left.append(self.adverb(meaning))
         if self.chance(0.65):
-            verb.right.append(self.argument(language.object[meaning].draw(rng), depth + 1))
+            verb.right.append(self.argument(language.object[meaning].draw(rng), depth + 1).as_("obj"))
         while self.chance(0.35 / (1 + depth)):
             preposition = language.preposition_of_verb[meaning].draw(rng)
-            verb.right.append(self.phrase(preposition, language.with_verb[meaning].draw(rng), depth + 1))
+            phrase = self.phrase(preposition, language.with_verb[meaning].draw(rng), depth + 1)
+            verb.right.append(phrase.as_("obl"))
         if self.chance(0.2):
             verb.right.append(self.adverb(meaning))
         if self.chance(0.3 / (1 + depth)):
-            other = self.clause(depth + 1)
-            other.left.insert(0, self.closed("SCONJ"))
+            other = self.clause(depth + 1).as_("advcl")
+            other.left.insert(0, self.closed("SCONJ").as_("mark"))
             if self.chance(0.4):
-                other.right.append(Node(",", "PUNCT"))
+                other.right.append(Node(",", "PUNCT", "punct"))
                 verb.left.insert(0, other)
             else:
                 verb.right.append(other)
         elif self.chance(0.15 / (1 + depth)):
-            other = self.clause(depth + 1)
-            other.left.insert(0, self.closed("CCONJ"))
+            other = self.clause(depth + 1).as_("conj")
+            other.left.insert(0, self.closed("CCONJ").as_("cc"))
             verb.right.append(other)
         return verb
 
     def adverb(self, meaning: int) -> Node:
-        return Node(self.language.adverbs[meaning].draw(self.rng), "ADV")
+        return Node(self.language.adverbs[meaning].draw(self.rng), "ADV", "advmod")
 
     def argument(self, meaning: int, depth: int) -> Node:
         """A pronoun, a name, or a noun phrase."""
@@ -179,25 +186,27 @@ class Grammar:
         language, rng = self.language, self.rng
         noun = Node(language.nouns[meaning].draw(rng), "NOUN")
         if self.chance(0.6):
-            noun.left.append(self.closed("DET"))
+            noun.left.append(self.closed("DET").as_("det"))
         while self.chance(0.3):
-            noun.left.append(Node(language.adjectives[meaning].draw(rng), "ADJ"))
+            noun.left.append(Node(language.adjectives[meaning].draw(rng), "ADJ", "amod"))
         if self.chance(0.1):
-            noun.left.append(Node(language.nouns[language.with_noun[meaning].draw(rng)].draw(rng), "NOUN"))
+            other = language.nouns[language.with_noun[meaning].draw(rng)].draw(rng)
+            noun.left.append(Node(other, "NOUN", "compound"))
         if self.chance(0.5 / (1 + depth)):
             preposition = language.preposition_of_noun[meaning].draw(rng)
-            noun.right.append(self.phrase(preposition, language.with_noun[meaning].draw(rng), depth + 1))
+            phrase = self.phrase(preposition, language.with_noun[meaning].draw(rng), depth + 1)
+            noun.right.append(phrase.as_("nmod"))
         if self.chance(0.2 / (1 + depth)):
-            noun.right.append(self.clause(depth + 1, subject=self.closed("REL", "PRON")))
+            noun.right.append(self.clause(depth + 1, subject=self.closed("REL", "PRON")).as_("acl:relcl"))
         if self.chance(0.25 / (1 + depth)):
-            other = self.noun(meaning, depth + 1)
-            other.left.insert(0, self.closed("CCONJ"))
+            other = self.noun(meaning, depth + 1).as_("conj")
+            other.left.insert(0, self.closed("CCONJ").as_("cc"))
             noun.right.append(other)
         return noun
 
     def phrase(self, preposition: str, meaning: int, depth: int) -> Node:
         noun = self.noun(meaning, depth)
-        noun.left.insert(0, Node(preposition, "ADP"))
+        noun.left.insert(0, Node(preposition, "ADP", "case"))
         return noun
 
 
@@ -213,7 +222,7 @@ def conllu(split: str, seed: int = 0, count: int | None = None) -> Iterator[str]
         lines = [f"# sent_id = {split}-{number}", "# text = " + " ".join(word.form for word in words)]
         for place, word in enumerate(words, 1):
             h = "_" if split == "unlabeled" else head[id(word)]
-            deprel = "_" if split == "unlabeled" else "root" if h == 0 else "dep"
+            deprel = "_" if split == "unlabeled" else word.relation
             lines.append(f"{place}\t{word.form}\t_\t{word.pos}\t_\t_\t{h}\t{deprel}\t_\t_")
         yield "\n".join(lines) + "\n\n"
 

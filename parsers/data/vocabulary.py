@@ -15,6 +15,7 @@ from parsers.io.errors import DataError
 UNKNOWN, ROOT = 0, 1
 SPECIAL = ("<UNKNOWN>", "<ROOT>")  # in capitals, so that no lower-cased word equals them
 NUMBER = "<NUMBER>"
+ROOT_LABEL = "root"  # of arcs from ROOT, and of no others
 
 
 def normalize(form: str) -> str:
@@ -61,12 +62,23 @@ class Symbols:
 
 
 class Vocabulary:
-    """The symbols of a run. ``words.counts`` counts trees only, ``unlabeled_counts`` the other sentences."""
+    """The symbols of a run. ``words.counts`` counts trees only, ``unlabeled_counts`` the other sentences.
+
+    ``labels`` are those of arcs between words. Without them, the run predicts none.
+    """
 
     def __init__(
-        self, words: Symbols, unlabeled_counts: list[int], num_labeled: int, pos: Symbols, xpos: Symbols, feats: Symbols
+        self,
+        words: Symbols,
+        unlabeled_counts: list[int],
+        num_labeled: int,
+        pos: Symbols,
+        xpos: Symbols,
+        feats: Symbols,
+        labels: Symbols | None = None,
     ):
         self.words, self.pos, self.xpos, self.feats = words, pos, xpos, feats
+        self.labels = labels
         self.unlabeled_counts = unlabeled_counts
         self.num_labeled = num_labeled
 
@@ -82,10 +94,11 @@ class Vocabulary:
         unlabeled: Iterable[Sentence] = (),
         min_count: int = 2,
         max_words: int = 50_000,
+        with_labels: bool = True,
     ) -> "Vocabulary":
         """All words of the trees, and the most frequent others that occur ``min_count`` times, up to ``max_words``
-        in all; all tags and features."""
-        words, others, pos, xpos, feats = Counter(), Counter(), Counter(), Counter(), Counter()
+        in all; all tags and features, and all labels of the trees."""
+        words, others, pos, xpos, feats, labels = (Counter() for _ in range(6))
         for sentences, word_counts in ((labeled, words), (unlabeled, others)):
             for sentence in sentences:
                 word_counts.update(map(normalize, sentence.forms))
@@ -93,6 +106,9 @@ class Vocabulary:
                 xpos.update(sentence.xpos)
                 for text in sentence.feats:
                     feats.update(features(text))
+        for sentence in labeled if with_labels else ():
+            arcs = zip(sentence.heads, sentence.deprels, strict=True)
+            labels.update(label for head, label in arcs if head > 0 and label not in ("_", ROOT_LABEL))
         symbols = Symbols.of(words)
         num_labeled = len(symbols)
         new = Counter({word: count for word, count in others.items() if count >= min_count and word not in words})
@@ -101,10 +117,16 @@ class Vocabulary:
             symbols.symbols.append(word)
             symbols.counts.append(0)
         unlabeled_counts = [others.get(symbol, 0) for symbol in symbols.symbols]
-        return cls(symbols, unlabeled_counts, num_labeled, Symbols.of(pos), Symbols.of(xpos), Symbols.of(feats))
+        tags = Symbols.of(pos), Symbols.of(xpos), Symbols.of(feats)
+        return cls(symbols, unlabeled_counts, num_labeled, *tags, Symbols.of(labels) if labels else None)
+
+    def label(self, number: int) -> str:
+        """The label as it is written."""
+        return ROOT_LABEL if number == ROOT else self.labels.symbols[number]
 
     def to_json(self) -> str:
-        tables = {name: getattr(self, name) for name in ("words", "pos", "xpos", "feats")}
+        names = ("words", "pos", "xpos", "feats", *(("labels",) if self.labels else ()))
+        tables = {name: getattr(self, name) for name in names}
         fields = {name: {"symbols": table.symbols, "counts": table.counts} for name, table in tables.items()}
         fields |= {"unlabeled_counts": self.unlabeled_counts, "num_labeled": self.num_labeled}
         return json.dumps(fields, ensure_ascii=False)
@@ -114,6 +136,7 @@ class Vocabulary:
         """Reads back what ``to_json`` wrote; ``file`` is for messages."""
         try:
             tables = {name: _symbols(fields[name]) for name in ("words", "pos", "xpos", "feats")}
+            labels = _symbols(fields["labels"]) if "labels" in fields else None
             counts, num_labeled = fields["unlabeled_counts"], fields["num_labeled"]
             if not _are_counts(counts) or len(counts) != len(tables["words"]) or type(num_labeled) is not int:
                 raise ValueError
@@ -121,7 +144,7 @@ class Vocabulary:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
             raise DataError(file, None, "this is not the vocabulary of a run") from None
-        return cls(tables["words"], counts, num_labeled, tables["pos"], tables["xpos"], tables["feats"])
+        return cls(tables["words"], counts, num_labeled, tables["pos"], tables["xpos"], tables["feats"], labels)
 
 
 def _symbols(table: dict) -> Symbols:

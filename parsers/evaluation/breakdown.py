@@ -13,6 +13,8 @@ from parsers.evaluation.parse import Parse
 
 SENTENCE_LENGTHS = (5, 10, 20, 30, 40, 50)  # up to 5 words, 6–10, …, more than 50
 ARC_LENGTHS = (1, 2, 3, 5, 10, 20)
+# The counts of Scores that need no labels.
+OF_HEADS = ("words", "correct", "plain_words", "plain_correct", "sentences", "complete")
 
 
 Tally = defaultdict[int | str, list[int]]  # words, and how many of them are right
@@ -36,7 +38,8 @@ class Breakdown:
         if parse.gold is None:
             return
         sentence = parse.sentence
-        self.scores.add(parse.heads, parse.gold, list(map(is_punctuation, sentence.upos, sentence.xpos)))
+        marks = list(map(is_punctuation, sentence.upos, sentence.xpos))
+        self.scores.add(parse.heads, parse.gold, marks, parse.labels, parse.gold_labels)
         size = bisect_left(SENTENCE_LENGTHS, len(sentence))
         rows = zip(parse.heads, parse.gold, sentence.upos, sentence.xpos, strict=True)
         for word, (head, gold, upos, xpos) in enumerate(rows, 1):
@@ -61,8 +64,8 @@ class Breakdown:
         roots, right_roots = self.by_gold_arc.get(-1, (0, 0))
         return {
             **scores.summary(),
-            "root_accuracy": _percent(right_roots, roots),
-            **vars(scores),
+            "root_accuracy": percent(right_roots, roots),
+            **{name: count for name, count in vars(scores).items() if scores.labelled_words or name in OF_HEADS},
             "roots": roots,
             "correct_roots": right_roots,
             "by_sentence_length": [
@@ -84,8 +87,8 @@ class Breakdown:
             "words": gold,
             "predicted": predicted,
             "correct": right,
-            "uas": _percent(right, gold),
-            "precision": _percent(right, predicted),
+            "uas": percent(right, gold),
+            "precision": percent(right, predicted),
         }
 
 
@@ -99,8 +102,8 @@ def _range(bounds: tuple[int, ...], key: int) -> dict:
 
 def _shares(counts: list[int]) -> dict:
     words, right = counts
-    return {"words": words, "correct": right, "uas": _percent(right, words)}
+    return {"words": words, "correct": right, "uas": percent(right, words)}
 
 
-def _percent(part: int, whole: int) -> float | None:
+def percent(part: int, whole: int) -> float | None:
     return 100 * (part / whole) if whole else None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from parsers.data.vocabulary import is_punctuation, part_of_speech
-from parsers.evaluation.metrics import Scores
+from parsers.evaluation.metrics import Scores, universal
 from parsers.evaluation.parse import Parse
 
 DRAWS = 10_000
@@ -50,7 +50,8 @@ def paired_bootstrap(kinds: Kinds, draws: int = DRAWS, seed: int = SEED) -> dict
     }
 
 
-HEADER = ("line", "word", "tag", "head in the file", "head 1", "head 2", "probability 1", "probability 2")
+HEADS, LABELS = (tuple(f"{what} {where}" for where in ("in the file", "1", "2")) for what in ("head", "label"))
+HEADER = ("line", "word", "tag", *HEADS, "probability 1", "probability 2", *LABELS, "differ in")
 
 
 @dataclass
@@ -58,47 +59,72 @@ class Comparison:
     """The counts of a file."""
 
     kinds: dict[str, Kinds] = field(default_factory=lambda: defaultdict(Counter))
-    arcs: Counter = field(default_factory=Counter)  # "same", or which parse is right where they differ
+    arcs: Counter = field(default_factory=Counter)  # "same", or which parse is right where the heads differ
+    labels: Counter = field(default_factory=Counter)  # the same for labels, of words whose heads do not differ
     by_pos: dict[str, Counter] = field(default_factory=lambda: defaultdict(Counter))
     scores: tuple[Scores, Scores] = field(default_factory=lambda: (Scores(), Scores()))
     sentences: int = 0
 
     def add(self, first: Parse, second: Parse) -> Iterator[list[str]]:
-        """Counts one sentence; yields a row under HEADER for each arc on which the parses differ."""
+        """Counts one sentence; yields a row under HEADER for each word whose heads or labels differ."""
         sentence, gold = first.sentence, first.gold or [-1] * len(first.heads)
         heads = list(zip(gold, first.heads, second.heads, strict=True))
+        columns = (first.gold_labels, first.labels, second.labels)
+        labels = list(zip(*(column or ["_"] * len(heads) for column in columns), strict=True))
+        labelled = first.labels is not None and second.labels is not None
         marks = list(map(is_punctuation, sentence.upos, sentence.xpos))
         self.sentences += 1
         for scores, parse in zip(self.scores, (first, second), strict=True):
-            scores.add(parse.heads, gold, marks)
+            scores.add(parse.heads, gold, marks, parse.labels, parse.gold_labels)
+        self._add_kinds(heads, marks, labels if labelled else [])
+        for word, ((g, a, b), (gold_label, *found)) in enumerate(zip(heads, labels, strict=True), 1):
+            other_label = labelled and found[0] != found[1]
+            pos = part_of_speech(sentence.upos[word - 1], sentence.xpos[word - 1])
+            if a != b:
+                which = _which(g >= 0, g == a, g == b)
+                self.arcs[which] += 1
+                self.by_pos[pos][which] += 1
+            else:
+                self.arcs["same"] += 1
+                if labelled:
+                    right = [g == a and gold_label == label for label in found]
+                    self.labels[_which(gold_label != "_", *right) if other_label else "same"] += 1
+            if a == b and not other_label:
+                continue
+            names = ["_" if h < 0 else "0 ROOT" if h == 0 else f"{h} {sentence.forms[h - 1]}" for h in (g, a, b)]
+            probabilities = [f"{parse.probabilities[word - 1]:.4f}" for parse in (first, second)]
+            place, form = f"{sentence.file}:{sentence.line_of(word)}", f"{word} {sentence.forms[word - 1]}"
+            differ = "head, label" if a != b and other_label else "head" if a != b else "label"
+            yield [place, form, pos, *names, *probabilities, gold_label, *found, differ]
+
+    def _add_kinds(self, heads: list[tuple], marks: list[bool], labels: list[tuple]) -> None:
+        """The sentence's kind for each score; ``labels`` is empty where not both parses have them."""
         known = [(g == a, g == b) for g, a, b in heads if g >= 0]
         plain = [(g == a, g == b) for (g, a, b), mark in zip(heads, marks, strict=True) if g >= 0 and not mark]
-        for name, pairs in (("uas", known), ("uas_without_punctuation", plain)):
+        labelled = [
+            tuple(g == h and universal(gold) == universal(label) for h, label in zip(hs, found, strict=True))
+            for (g, *hs), (gold, *found) in zip(heads, labels, strict=bool(labels))
+            if gold != "_"
+        ]
+        for name, pairs in (("uas", known), ("uas_without_punctuation", plain), ("las", labelled)):
             if pairs:
                 self.kinds[name][len(pairs), sum(b - a for a, b in pairs)] += 1
         if known:
             complete = [all(column) for column in zip(*known, strict=True)]
             self.kinds["complete_matches"][1, complete[1] - complete[0]] += 1
-        for word, (g, a, b) in enumerate(heads, 1):
-            if a == b:
-                self.arcs["same"] += 1
-                continue
-            which = "not known" if g < 0 else "first right" if g == a else "second right" if g == b else "both wrong"
-            pos = part_of_speech(sentence.upos[word - 1], sentence.xpos[word - 1])
-            self.arcs[which] += 1
-            self.by_pos[pos][which] += 1
-            names = ["_" if h < 0 else "0 ROOT" if h == 0 else f"{h} {sentence.forms[h - 1]}" for h in (g, a, b)]
-            probabilities = [f"{parse.probabilities[word - 1]:.4f}" for parse in (first, second)]
-            place, form = f"{sentence.file}:{sentence.line_of(word)}", f"{word} {sentence.forms[word - 1]}"
-            yield [place, form, pos, *names, *probabilities]
 
     def figures(self) -> dict:
         return {
             "bootstrap": {name: paired_bootstrap(kinds) for name, kinds in self.kinds.items()},
             "arcs": dict(self.arcs),
+            **({"labels": dict(self.labels)} if self.labels else {}),
             "differences_by_pos": {
                 pos: dict(counts) for pos, counts in sorted(self.by_pos.items(), key=lambda item: -item[1].total())
             },
             "scores": [scores.summary() for scores in self.scores],
             "sentences": self.sentences,
         }
+
+
+def _which(known: bool, first: bool, second: bool) -> str:
+    return "not known" if not known else "first right" if first else "second right" if second else "both wrong"

@@ -9,6 +9,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+import tritree
 from parsers.data.batches import EVALUATION_BATCH, MAX_CELLS, Batch, bucketed, collate
 from parsers.data.conllu import Sentence
 from parsers.data.examples import Example, Indexer
@@ -25,7 +26,7 @@ from parsers.system import Parser
 WINDOW = 1024  # sentences that are held at a time
 TOP = 5  # heads of a word that are kept with their probabilities
 NEGLIGIBLE = 0.0005  # heads less probable than this are not kept
-ONE_WORD = Sentence("", 1, ["a"], ["_"], ["_"], ["_"], [-1], [], [])
+ONE_WORD = Sentence("", 1, ["a"], ["_"], ["_"], ["_"], [-1], ["_"], [], [])
 
 
 class RunParser:
@@ -119,19 +120,48 @@ def _parse_batch(
     model: Parser, batch: Batch, single_root: bool, decode: str, constrain: bool, top_heads: bool, kbest: int | None
 ) -> Iterator[Parse]:
     known = _given_heads(batch) if constrain else None
-    trees = model.distribution(batch, single_root, known)
+    scores, states = model(batch)
+    if known is not None:
+        scores = tritree.constrain(scores, known)
+    trees = tritree.TreeCRF(scores, batch.lengths, single_root=single_root, validate_args=False)
     heads = trees.mbr if decode == "mbr" else trees.mode
     log_prob = torch.where(trees.log_partition == -torch.inf, -torch.inf, trees.log_prob(heads))
     arcs = trees.marginals.gather(1, heads.clamp(0).unsqueeze(1)).squeeze(1).clamp(0, 1)
     top = _top_heads(trees.marginals, batch.examples) if top_heads else [[] for _ in batch.examples]
     several = best_trees(trees, kbest) if kbest else [None] * len(batch.examples)
     columns = (heads, arcs, log_prob, trees.entropy())
-    rows = zip(batch.examples, top, several, *(column.tolist() for column in columns), strict=True)
-    for example, likely, best, tree, probabilities, tree_log_prob, entropy in rows:
+    labelled = _labels(model, states, batch, heads, constrain)
+    rows = zip(batch.examples, top, several, labelled, *(column.tolist() for column in columns), strict=True)
+    for example, likely, best, (labels, label_probabilities), tree, probabilities, tree_log_prob, entropy in rows:
         words = slice(1, len(example) + 1)
         gold = None if constrain or max(example.gold) < 0 else example.gold
         numbers = (min(tree_log_prob, 0.0), max(entropy, 0.0))
-        yield Parse(example.sentence, tree[words], gold, probabilities[words], likely, *numbers, best)
+        gold_labels = None if gold is None else _known_labels(example.sentence)
+        arcs_of_words = (tree[words], gold, probabilities[words], likely)
+        yield Parse(example.sentence, *arcs_of_words, *numbers, best, labels, gold_labels, label_probabilities)
+
+
+def _labels(
+    model: Parser, states: Tensor | None, batch: Batch, heads: Tensor, constrain: bool
+) -> Iterator[tuple[list[str] | None, list[float] | None]]:
+    """The labels of each sentence's words and their probabilities. Where heads are kept, so are their labels."""
+    found = model.labels(states, batch, heads)
+    if found is None:
+        yield from [(None, None)] * len(batch.examples)
+        return
+    for example, numbers, probabilities in zip(batch.examples, *(column.tolist() for column in found), strict=True):
+        words = slice(1, len(example) + 1)
+        labels, certain = [model.vocab.label(number) for number in numbers[words]], probabilities[words]
+        for i, (head, label) in enumerate(zip(example.gold, example.gold_labels, strict=True)):
+            if constrain and head >= 0 and label != "_":
+                labels[i], certain[i] = label, 1.0
+        yield labels, certain
+
+
+def _known_labels(sentence: Sentence) -> list[str] | None:
+    """The labels in the file; `_` for words without a head; None if there are none."""
+    labels = [label if head >= 0 else "_" for head, label in zip(sentence.heads, sentence.deprels, strict=True)]
+    return None if set(labels) == {"_"} else labels
 
 
 def _given_heads(batch: Batch) -> Tensor:

@@ -46,20 +46,23 @@ class Page:
 
 def sentence_record(parse: Parse) -> dict:
     """What the page knows of a sentence. Keys are short, since there are thousands; probabilities are in 1/10,000."""
-    wrong = parse.gold is not None and any(
-        0 <= gold != head for gold, head in zip(parse.gold, parse.heads, strict=True)
-    )
+    labels = {}
+    if parse.labels is not None:
+        # As for heads, true: all labels are known and right.
+        gold = True if parse.gold_labels == parse.labels and "_" not in parse.labels else parse.gold_labels
+        labels = {"l": parse.labels, "gl": gold, "q": [_units(share) for share in parse.label_probabilities]}
     return {
         "line": parse.sentence.line,
         "w": parse.sentence.forms,
         "t": parse.sentence.upos,
         "h": parse.heads,
         # true: all heads are known and right
-        "g": parse.gold if wrong or parse.gold is None or min(parse.gold, default=0) < 0 else True,
+        "g": True if parse.gold == parse.heads and min(parse.gold, default=0) >= 0 else parse.gold,
         "p": [_units(probability) for probability in parse.probabilities],
         "k": [_distribution(heads) for heads in parse.top_heads],
         "log": _finite(parse.log_prob, 3),
         "ent": _finite(parse.entropy, 3),
+        **labels,
     }
 
 

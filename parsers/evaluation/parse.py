@@ -31,3 +31,27 @@ class Parse:
     log_prob: float  # of the tree
     entropy: float  # of the distribution over trees, in nats
     kbest: Trees | None = None  # with --kbest
+    labels: list[str] | None = None  # of the predicted arcs; None where the model predicts none
+    gold_labels: list[str] | None = None  # those in the file, `_` where not known; None where it has none, or no gold
+    label_probabilities: list[float] | None = None  # of each predicted label, given its arc
+
+    @property
+    def deprels(self) -> list[str]:
+        """The column DEPREL: the predicted labels. Where there are none, `_`, and the file's own label where the parser
+        was given the head."""
+        if self.labels is not None:
+            return self.labels
+        given = self.sentence.heads if self.gold is None else [-1] * len(self.heads)
+        return [label if head >= 0 else "_" for head, label in zip(given, self.sentence.deprels, strict=True)]
+
+    def wrong_heads(self) -> list[bool]:
+        """Whether the head in the file is known, and another one."""
+        gold = self.gold or [-1] * len(self.heads)
+        return [0 <= expected != head for expected, head in zip(gold, self.heads, strict=True)]
+
+    def wrong_labels(self) -> list[bool]:
+        """Whether the head is right and the label in the file is known, and another one; subtypes matter."""
+        if self.labels is None or self.gold_labels is None:
+            return [False] * len(self.heads)
+        rows = zip(self.wrong_heads(), self.labels, self.gold_labels, strict=True)
+        return [not wrong and expected not in ("_", label) for wrong, label, expected in rows]

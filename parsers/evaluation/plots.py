@@ -10,6 +10,7 @@ from parsers.evaluation.calibration import BINS
 from parsers.io.errors import DataError, UserError
 from parsers.io.files import parse_json, read_whole, write
 
+SCORES = ("dev_uas", "dev_las", "test_uas", "test_las")  # of a run
 LINES = ("-", "--", ":", "-.")  # ten colours each
 
 
@@ -37,10 +38,11 @@ def draw_curves(path: Path, history: list[dict], title: str) -> None:
         for name in ("loss", "unlabeled_loss"):
             if any(name in record for record in epochs):
                 loss.plot(x, [record.get(name) for record in epochs], label=name.replace("_", " "), marker=".")
-        for name in ("dev_uas", "dev_uas_without_punctuation"):
+        for name in ("dev_uas", "dev_uas_without_punctuation", "dev_las"):
             if any(name in record for record in epochs):
                 uas.plot(x, [record.get(name) for record in epochs], label=name[4:].replace("_", " "), marker=".")
-        for axes, what in ((loss, "training loss per word"), (uas, "dev UAS, %")):
+        scores = "dev UAS and LAS, %" if any("dev_las" in record for record in epochs) else "dev UAS, %"
+        for axes, what in ((loss, "training loss per word"), (uas, scores)):
             _over_epochs(axes, what)
             if axes.lines:
                 axes.legend()
@@ -70,15 +72,11 @@ def read_history(directory: Path) -> list[dict]:
 
 
 def summarize(history: list[dict]) -> dict:
-    """The figures of a run: the epochs so far, the best dev UAS and, at the end, the test UAS."""
+    """The figures of a run: the epochs so far, and SCORES: those of the model, until the end the best on dev."""
     epochs = [record for record in history if "final" not in record]
     final = history[-1] if "final" in history[-1] else {}
-    dev = [record["dev_uas"] for record in epochs if "dev_uas" in record]
-    return {
-        "epochs": len(epochs),
-        "dev_uas": final.get("dev_uas", max(dev, default=None)),
-        "test_uas": final.get("test_uas"),
-    }
+    best = {key: max((record[key] for record in epochs if key in record), default=None) for key in SCORES}
+    return {"epochs": len(epochs), **{key: final.get(key, best[key]) for key in SCORES}}
 
 
 def comparison_plot(histories: dict[str, list[dict]]) -> bytes:

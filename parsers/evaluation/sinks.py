@@ -10,10 +10,11 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Protocol
 
-from parsers.data.conllu import HEAD, MISC
+from parsers.data.conllu import DEPREL, HEAD, MISC
 from parsers.evaluation.breakdown import Breakdown
 from parsers.evaluation.calibration import Calibration
 from parsers.evaluation.kbest import Oracle
+from parsers.evaluation.labels import Labels
 from parsers.evaluation.page import Page
 from parsers.evaluation.parse import Parse
 from parsers.evaluation.plots import reliability_plot
@@ -36,7 +37,7 @@ class Evaluation:
     """Counts, from which the figures are made. Memory does not grow with the file."""
 
     def __init__(self, kbest: int | None):
-        self.counters = [Breakdown(), Calibration(), *([Oracle(kbest)] if kbest else [])]
+        self.counters = [Breakdown(), Labels(), Calibration(), *([Oracle(kbest)] if kbest else [])]
         self.sentences = self.words = 0
         self.doubtful = 0  # words whose arc has a probability below DOUBT
 
@@ -58,9 +59,12 @@ class Evaluation:
 
 
 class ConlluFile:
-    """The input with predicted heads, all else byte for byte. What an earlier run has written is replaced.
+    """The input with predicted heads and labels, all else byte for byte. What an earlier run has written is replaced.
 
-    With ``confidence``, MISC has the probability of each arc, `Prob=0.9731`, and each sentence two comments:
+    Where a head is predicted and no label is, DEPREL is `_`: the label in the file belongs to another arc.
+
+    With ``confidence``, MISC has the probability of each arc, `Prob=0.9731`, and of its label, `LabelProb=0.9871`, and
+    each sentence two comments:
 
         # log_prob = -0.4321         of the tree, to the base e
         # entropy = 1.2345           of the distribution over trees, in nats
@@ -74,10 +78,11 @@ class ConlluFile:
         self.write, self.confidence = write, confidence
 
     def add(self, parse: Parse) -> None:
-        columns, comments = {HEAD: parse.heads}, {}
+        columns, comments = {HEAD: parse.heads, DEPREL: parse.deprels}, {}
         if self.confidence:
-            misc = zip(parse.sentence.column(MISC), parse.probabilities, strict=True)
-            columns[MISC] = [_with_item(text, "Prob", f"{probability:.4f}") for text, probability in misc]
+            of_labels = parse.label_probabilities or [None] * len(parse.heads)
+            misc = zip(parse.sentence.column(MISC), parse.probabilities, of_labels, strict=True)
+            columns[MISC] = [_with_items(text, {"Prob": arc, "LabelProb": label}) for text, arc, label in misc]
             comments |= {"log_prob": _decimal(parse.log_prob), "entropy": _decimal(parse.entropy)}
         for rank, (log_prob, heads) in enumerate(parse.kbest or (), 1):
             comments[f"kbest_{rank}"] = " ".join([_decimal(log_prob), *map(str, heads)])
@@ -87,10 +92,11 @@ class ConlluFile:
         """All is written."""
 
 
-def _with_item(misc: str, key: str, value: str) -> str:
-    """The text of MISC with an item `key=value` at its end, in place of one with the same key."""
-    kept = [item for item in misc.split("|") if not item.startswith(f"{key}=")] if misc not in ("_", "") else []
-    return "|".join([*kept, f"{key}={value}"])
+def _with_items(misc: str, items: dict[str, float | None]) -> str:
+    """The text of MISC with items `key=value` at its end, in place of those with the same keys; none for None."""
+    replaced = tuple(f"{key}=" for key in items)
+    kept = [item for item in misc.split("|") if not item.startswith(replaced)] if misc not in ("_", "") else []
+    return "|".join([*kept, *(f"{key}={value:.4f}" for key, value in items.items() if value is not None)])
 
 
 def _decimal(value: float) -> str:
@@ -116,6 +122,8 @@ class JsonFile:
             "log_prob": parse.log_prob,
             "entropy": parse.entropy,
         }
+        if parse.labels is not None:
+            record |= {"labels": parse.labels, "label_probabilities": parse.label_probabilities}
         if parse.kbest is not None:
             record["kbest"] = [{"log_prob": log_prob, "heads": heads} for log_prob, heads in parse.kbest]
         self.write(f"{self.separator}\n{json.dumps(record)}")

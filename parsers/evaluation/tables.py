@@ -7,7 +7,13 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from parsers.evaluation.comparison import HEADER, HEADS, LABELS
+from parsers.evaluation.labels import shares
+from parsers.evaluation.plots import SCORES
+
 MOST_TAGS = 17  # as many as universal ones; where there are more, the rarest share a row
+MOST_LABELS = 15
+MOST_CONFUSIONS = 10
 MOST_ARCS = 10
 SIGNIFICANT = 0.05
 BAR = 8  # columns of 100 %, if there is room
@@ -16,13 +22,17 @@ BAR = 8  # columns of 100 %, if there is room
 def evaluation_tables(figures: dict) -> Group:
     """The tables of a file that was scored, in 80 columns."""
     main = _table("", "%", "of")
-    for name, key, whole in (
-        ("UAS", "uas", counted(figures["words"], "word")),
-        ("without punctuation", "uas_without_punctuation", counted(figures["plain_words"], "word")),
-        ("complete matches", "complete_matches", counted(figures["sentences"], "sentence")),
-        ("root accuracy", "root_accuracy", counted(figures["roots"], "root")),
+    for name, key, whole, what in (
+        ("UAS", "uas", "words", "word"),
+        ("without punctuation", "uas_without_punctuation", "plain_words", "word"),
+        ("LAS", "las", "labelled_words", "word"),
+        ("without punctuation", "las_without_punctuation", "plain_labelled_words", "word"),
+        ("CLAS", "clas", "content_words", "word"),
+        ("complete matches", "complete_matches", "sentences", "sentence"),
+        ("root accuracy", "root_accuracy", "roots", "root"),
     ):
-        main.add_row(name, _percent(figures[key]), whole)
+        if key in figures:
+            main.add_row(name, _percent(figures[key]), counted(figures[whole], what))
 
     lengths = _table("sentence length", "words", "UAS", "")
     for row in figures["by_sentence_length"]:
@@ -47,7 +57,25 @@ def evaluation_tables(figures: dict) -> Group:
     both.add_row(left, tags)
     error = f"expected calibration error {100 * figures['expected_calibration_error']:.2f} %"
     several = [_kbest_table(figures["kbest"]), ""] if "kbest" in figures else []
-    return Group(both, "", sure, Text(error, style="dim"), "", *several)
+    labels = _label_tables(figures) if "by_label" in figures else []
+    return Group(both, "", *labels, sure, Text(error, style="dim"), "", *several)
+
+
+def _label_tables(figures: dict) -> list[RenderableType]:
+    table = _table("label", "words", "precision", "recall", "F1", "")
+    rows = list(figures["by_label"].items())
+    if len(rows) > MOST_LABELS:
+        rest = [row for _, row in rows[MOST_LABELS - 1 :]]
+        together = shares(*(sum(row[key] for row in rest) for key in ("words", "predicted", "correct")))
+        rows[MOST_LABELS - 1 :] = [(f"{len(rest)} others", together)]
+    for label, row in rows:
+        numbers = (f"{row['words']:,}", _percent(row["precision"]), _percent(row["recall"]))
+        table.add_row(Text(_short(label)), *numbers, *_bar(row["f1"]))
+    confusions = _table("right head, label", "predicted", "words")
+    confusions.columns[1].justify = "left"
+    for row in figures["label_confusions"][:MOST_CONFUSIONS]:
+        confusions.add_row(Text(_short(row["gold"])), Text(_short(row["predicted"])), f"{row['words']:,}")
+    return [table, "", *([confusions, ""] if figures["label_confusions"] else [])]
 
 
 def _kbest_table(rows: list[dict]) -> Table:
@@ -59,51 +87,82 @@ def _kbest_table(rows: list[dict]) -> Table:
 
 def comparison_tables(figures: dict, rows: list[list[str]]) -> Group:
     """Scores of two runs with the bootstrap, and the first arcs on which they differ, as rows."""
-    runs, (first, second) = figures["runs"], figures["scores"]
+    runs, bootstrap, labels = figures["runs"], figures["bootstrap"], figures.get("labels", {})
     parts: list[RenderableType] = [Text(f"1: {_printable(runs[0])}\n2: {_printable(runs[1])}\n")]
-    if figures["bootstrap"]:
-        scores = _table("%", "1", "2", "2 − 1", "95 % interval", "p")
-        names = {"uas": "UAS", "uas_without_punctuation": "without punctuation", "complete_matches": "complete matches"}
-        for key, name in names.items():
-            if key in figures["bootstrap"]:
-                row = figures["bootstrap"][key]
-                interval = "{:+.2f} … {:+.2f}".format(*row["interval"])
-                values = (_percent(first[key]), _percent(second[key]), f"{row['difference']:+.2f}", interval)
-                scores.add_row(name, *values, f"{row['p_value']:.4f}")
-        parts += [scores, "", Text(_verdict(figures["bootstrap"]["uas"]) + "\n")]
+    if bootstrap:
+        verdicts = [_verdict(key.upper(), bootstrap[key]) for key in ("uas", "las") if key in bootstrap]
+        parts += [_scores_table(bootstrap, *figures["scores"]), "", Text("\n".join(verdicts) + "\n")]
     else:
         parts.append(Text("no heads in the file: not scored\n"))
     kinds = ("first right", "second right", "both wrong", "not known")
-    kinds = tuple(kind for kind in kinds if figures["arcs"].get(kind)) or kinds[:3]
+    kinds = tuple(kind for kind in kinds if figures["arcs"].get(kind) or labels.get(kind)) or kinds[:3]
     tags = _table("different arcs", *kinds)
-    tags.add_row("all", *(f"{figures['arcs'].get(kind, 0):,}" for kind in kinds))
-    for tag, counts in list(figures["differences_by_pos"].items())[:MOST_TAGS]:
+    totals = [("heads", figures["arcs"]), ("only labels", labels)] if labels else [("all", figures["arcs"])]
+    for tag, counts in [*totals, *list(figures["differences_by_pos"].items())[:MOST_TAGS]]:
         tags.add_row(Text(_short(tag)), *(f"{counts.get(kind, 0):,}" for kind in kinds))
     parts += [tags, ""]
     if rows:
-        arcs = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-        for name in ("line", "word", "tag", "in the file", "1", "2"):
-            arcs.add_column(name, overflow="fold")
-        for place, word, tag, gold, *heads in (row[:6] for row in rows):
-            right = [Text(_printable(head), style="green" if head == gold else "") for head in heads]
-            arcs.add_row(*(Text(_printable(cell)) for cell in (place.rpartition(":")[2], word, tag, gold)), *right)
-        total = sum(figures["arcs"].values()) - figures["arcs"].get("same", 0)
+        total = sum(count for counts in (figures["arcs"], labels) for kind, count in counts.items() if kind != "same")
         more = f"… and {total - len(rows):,} more: --output FILE.tsv writes all of them\n" if total > len(rows) else ""
-        parts += [arcs, Text(more)]
+        parts += [_arcs_table(rows, with_labels=bool(labels)), Text(more)]
     return Group(*parts)
 
 
-def _verdict(bootstrap: dict) -> str:
+def _scores_table(bootstrap: dict, first: dict, second: dict) -> Table:
+    names = {
+        "uas": "UAS",
+        "uas_without_punctuation": "without punctuation",
+        "las": "LAS",
+        "clas": "CLAS",
+        "complete_matches": "complete matches",
+    }
+    table = _table("%", "1", "2", "2 − 1", "95 % interval", "p")
+    for key, name in names.items():
+        values = (_percent(first.get(key)), _percent(second.get(key)))
+        if key in bootstrap:
+            row = bootstrap[key]
+            interval = "{:+.2f} … {:+.2f}".format(*row["interval"])
+            table.add_row(name, *values, f"{row['difference']:+.2f}", interval, f"{row['p_value']:.4f}")
+        elif key in ("las", "clas") and key in first | second:  # CLAS is not drawn; LAS of one run alone
+            table.add_row(
+                name, *values, *([f"{second[key] - first[key]:+.2f}"] if key in first and key in second else [])
+            )
+    return table
+
+
+def _arcs_table(rows: list[list[str]], with_labels: bool) -> Table:
+    """Arcs that differ; those that are as in the file are green."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for name in ("line", "word", "tag", "in the file", "1", "2"):
+        table.add_column(name, overflow="fold")
+    for cells in rows:
+        row = dict(zip(HEADER, cells, strict=True))
+        arcs = [(row[head], row[label] if with_labels else "_") for head, label in zip(HEADS, LABELS, strict=True)]
+        shown = [Text(_printable(head if label == "_" else f"{head}, {label}")) for head, label in arcs]
+        (gold, gold_label), *found = arcs
+        for text, (head, label) in zip(shown[1:], found, strict=True):
+            if head == gold and gold_label in ("_", label):
+                text.stylize("green")
+        place = row["line"].rpartition(":")[2]
+        table.add_row(*(Text(_printable(cell)) for cell in (place, row["word"], row["tag"])), *shown)
+    return table
+
+
+def _verdict(score: str, bootstrap: dict) -> str:
     p = f"p = {bootstrap['p_value']:.4f}"
     if bootstrap["p_value"] >= SIGNIFICANT:
-        return f"The difference in UAS may well be chance ({p})."
-    return f"Run {1 if bootstrap['difference'] < 0 else 2} has the better UAS ({p})."
+        return f"The difference in {score} may well be chance ({p})."
+    return f"Run {1 if bootstrap['difference'] < 0 else 2} has the better {score} ({p})."
 
 
 def runs_table(summaries: dict[str, dict]) -> Table:
-    table = _table("run", "epochs", "dev UAS", "test UAS", fold=True)
+    """The scores of several runs; a column that all of them lack is left out, but for UAS."""
+    found = {key for row in summaries.values() for key, value in row.items() if value is not None}
+    keys = [key for key in SCORES if key in found or key.endswith("_uas")]
+    names = [f"{split} {score.upper()}" for split, score in (key.split("_") for key in keys)]
+    table = _table("run", "epochs", *names, fold=True)
     for name, row in summaries.items():
-        table.add_row(Text(_printable(name)), f"{row['epochs']}", _percent(row["dev_uas"]), _percent(row["test_uas"]))
+        table.add_row(Text(_printable(name)), f"{row['epochs']}", *(_percent(row[key]) for key in keys))
     return table
 
 

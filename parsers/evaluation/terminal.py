@@ -1,16 +1,19 @@
 """Trees in the terminal: arcs above the words where they fit, else one word per line with its branch at the left.
 
-                root
-     ╭──────╮    │    ┏━━━━━━━━━━━┓
-     │   ╭──┤╭──╮│╭──╮┃    ╭─────╮┃
-     ▼   ▼  │▼  │▼│  ▼┃    ▼     │▼
-    the old man saw stars with glasses
-    .99 .99 .98 1.0  .97  .96    .55
-                  ╎               ▲
-                  ╰╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╯
+                   root
+     ╭────────╮     │     ┏━━━━━━━━━━━┓
+     │   ╭────┤╭───╮│╭───╮┃    ╭─────╮┃
+     ▼   ▼    │▼   │▼│   ▼┃    ▼     │▼
+    the old   man  saw  stars with glasses
+    .99 .99   .98  1.0   .97  .96    .55
+    det amod nsubj root  obl  case  nmod
+                         obj         obl
+                     ╎                ▲
+                     ╰╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╯
 
 The predicted tree is above; a wrong arc is heavy and red, and the gold arc that should be there dashed and green below.
-Below each word stands the marginal probability of its arc.
+Below each word stands the marginal probability of its arc, then its label, if there are labels, and below that the gold
+label, if it is another one. A wrong label on a right arc is magenta.
 """
 
 import itertools
@@ -19,6 +22,7 @@ import unicodedata
 
 from parsers.evaluation.parse import Parse
 
+SHORT_LABEL = 5  # columns, where whole labels need too much room: nsubj, punct, csub…
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 # Indexed by the sum of the directions in which a line leaves the cell.
 LIGHT = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"
@@ -31,6 +35,7 @@ STYLES = {
     "dim": (LIGHT, "2"),
     "unsure": (LIGHT, "33"),
     "wrong": (HEAVY, "31"),
+    "mislabelled": (LIGHT, "35"),
     "gold": (DASHED, "32"),
 }
 
@@ -40,7 +45,7 @@ def draw_tree(parse: Parse, width: int = 80, color: bool = True) -> str:
 
     Aligned where box-drawing characters are narrow: in all terminals but those set up for old East Asian locales.
     """
-    canvas = _arcs_above(parse, width) or _branches(parse, width)
+    canvas = _arcs_above(parse, width) or _arcs_above(parse, width, SHORT_LABEL) or _branches(parse, width)
     place = clip(f"{clean(parse.sentence.file)}:{parse.sentence.line}", width)
     summary = clip(_summary(parse), width)
     if color:
@@ -149,8 +154,24 @@ def _paint(text: str, style: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
-def _arcs_above(parse: Parse, width: int) -> Canvas | None:
-    """The words in one line, arcs above them and missed gold arcs below; None if that is too wide."""
+def _label_rows(parse: Parse) -> list[list[tuple[str, str]]]:
+    """Labels with their styles; where some are wrong, a second row with the gold ones."""
+    if parse.labels is None:
+        return []
+    wrong = {"wrong": parse.wrong_heads(), "mislabelled": parse.wrong_labels()}
+    styles = [next((style for style, words in wrong.items() if words[i]), "dim") for i in range(len(parse.heads))]
+    first = [(clean(label), style) for label, style in zip(parse.labels, styles, strict=True)]
+    pairs = zip(parse.labels, parse.gold_labels or parse.labels, strict=True)
+    second = [("" if gold in ("_", label) else clean(gold), "gold") for label, gold in pairs]
+    return [first, second] if any(text for text, _ in second) else [first]
+
+
+def _arcs_above(parse: Parse, width: int, label_width: int | None = None) -> Canvas | None:
+    """The words in one line, arcs above them, labels and missed gold arcs below; None if that is too wide.
+
+    Labels wider than their word and than ``label_width`` are cut.
+    """
+    rows = _label_rows(parse)
     forms = [clean(form) for form in parse.sentence.forms]
     above, below = list(enumerate(parse.heads, 1)), [(word, parse.gold[word - 1]) for word in _wrong(parse)]
     # At a word, arcs to the left start left of where its own arc ends, those to the right start right of it.
@@ -159,7 +180,8 @@ def _arcs_above(parse: Parse, width: int) -> Canvas | None:
     arrive, starts, sizes, x = [0], [], [], 0
     for word, form in enumerate(forms, 1):
         anchors = (word in out_left) + 1 + (word in out_right)
-        size = max(columns(form), anchors, 3)
+        labels = [min(columns(row[word - 1][0]), label_width or width) for row in rows]
+        size = max(columns(form), anchors, 3, *labels)
         arrive.append(x + (size - anchors) // 2 + (word in out_left))
         starts.append(x)
         sizes.append(size)
@@ -173,11 +195,12 @@ def _arcs_above(parse: Parse, width: int) -> Canvas | None:
     levels_above, levels_below = (_levels({arc: span(*arc) for arc in arcs if arc[1] > 0}) for arcs in (above, below))
     row = max(levels_above.values(), default=0) + 2
     depth = max(levels_below.values(), default=0) + any(head == 0 for _, head in below)
-    canvas = Canvas(row + 2 + (depth + 1 if below else 0), max(x - 1, columns("root")))
+    end = row + 2 + len(rows)  # of the text
+    canvas = Canvas(end + (depth + 1 if below else 0), max(x - 1, columns("root")))
 
     for arcs, levels, near, away, tip in (
         (above, levels_above, row - 1, -1, "▼"),
-        (below, levels_below, row + 2, 1, "▲"),
+        (below, levels_below, end, 1, "▲"),
     ):
         root_row = 0 if away < 0 else near + depth
         for word, head in arcs:
@@ -198,6 +221,10 @@ def _arcs_above(parse: Parse, width: int) -> Canvas | None:
         style = _style(parse, word)
         canvas.put(row, start + (size - columns(form)) // 2, form, "wrong" if style == "wrong" else "")
         canvas.put(row + 1, start + (size - 3) // 2, _share(parse.probabilities[word - 1]), style or "dim")
+        for y, labels in enumerate(rows, row + 2):
+            text, style = labels[word - 1]
+            text = clip(text, size)
+            canvas.put(y, start + (size - columns(text)) // 2, text, style)
     return canvas
 
 
@@ -214,7 +241,7 @@ def _levels(spans: dict[tuple[int, int], tuple[int, int]]) -> dict[tuple[int, in
 
 def _branches(parse: Parse, width: int) -> Canvas:
     """One word per line, heads left of their words as in a table of contents; no branches if the tree is too deep."""
-    count, wrong = len(parse.heads), set(_wrong(parse))
+    count, wrong, mislabelled = len(parse.heads), parse.wrong_heads(), parse.wrong_labels()
     depths = [_depth(parse.heads, word) for word in range(1, count + 1)]
     left = len(str(count)) + 1 + len(".99") + 3
     step = max(0, min(3, (width - left - 20) // max(1, *depths)))  # per level; 20 columns are for the words
@@ -232,12 +259,20 @@ def _branches(parse: Parse, width: int) -> Canvas:
         canvas.put(y, len(str(count)) + 1, _share(parse.probabilities[y]), style or "dim")
         x = left + step * depth + 2 if step else left
         notes = [] if step else [(f"← {_name(parse, head)}", style)]
-        if y + 1 in wrong:
+        if parse.labels is not None:
+            notes.append((clean(parse.labels[y]), "mislabelled" if mislabelled[y] else "dim"))
+        gold_label = clean(parse.gold_labels[y]) if parse.labels is not None and parse.gold_labels else "_"
+        if wrong[y]:
             canvas.put(y, left - 2, "✗", "wrong")
-            notes.append((f"gold: {_name(parse, parse.gold[y])}", "gold"))
-        share = (width - x) // (1 + len(notes)) - 2
-        for text, style in [(clean(parse.sentence.forms[y]), "wrong" if y + 1 in wrong else ""), *notes]:
-            text = clip(text, max(share, 1) if notes else width - x)
+            label = "" if gold_label == "_" else f", {gold_label}"
+            notes.append((f"gold: {_name(parse, parse.gold[y])}{label}", "gold"))
+        elif mislabelled[y]:
+            canvas.put(y, left - 2, "≠", "mislabelled")
+            notes.append((f"gold: {gold_label}", "gold"))
+        texts = [(clean(parse.sentence.forms[y]), "wrong" if wrong[y] else ""), *notes]
+        fits = sum(columns(text) + 2 for text, _ in texts) - 2 <= width - x
+        for more, (text, style) in zip(reversed(range(len(texts))), texts, strict=True):
+            text = clip(text, width - x if fits or not more else max((width - x) // (1 + more) - 2, 1))
             canvas.put(y, x, text, style)
             x += columns(text) + 2
     return canvas
@@ -255,9 +290,7 @@ def _name(parse: Parse, head: int) -> str:
 
 
 def _wrong(parse: Parse) -> list[int]:
-    """The words whose head in the file is known and differs from the predicted one."""
-    pairs = zip(parse.heads, parse.gold or [], strict=parse.gold is not None)
-    return [word for word, (head, gold) in enumerate(pairs, 1) if 0 <= gold != head]
+    return [word for word, wrong in enumerate(parse.wrong_heads(), 1) if wrong]
 
 
 def _style(parse: Parse, word: int) -> str:
@@ -275,7 +308,9 @@ def _summary(parse: Parse) -> str:
     parts = []
     known = sum(gold >= 0 for gold in parse.gold or [])
     if known:
-        parts.append(f"{known - len(_wrong(parse))} of {known} heads right")
+        labels = sum(parse.wrong_labels())
+        wrong_labels = f", {labels} wrong label{'s' * (labels != 1)}" if labels else ""
+        parts.append(f"{known - len(_wrong(parse))} of {known} heads right{wrong_labels}")
     parts.append(f"tree {math.exp(min(parse.log_prob, 0)):.2g}, entropy {parse.entropy:.2f}")
     if _wrong(parse):
         parts.append("━ wrong  ╌ gold")

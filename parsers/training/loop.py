@@ -146,7 +146,8 @@ class Trainer:
 
     def _live_text(self, steps: int, sentences: int, seconds: float) -> str:
         state = self.state
-        best = f"  best dev UAS {state.best_uas:.2f}" if state.best_epoch and self.data.dev else ""
+        what = self.options.stop_on.upper()
+        best = f"  best dev {what} {state.best_uas:.2f}" if state.best_epoch and self.data.dev else ""
         per_second = sentences / max(seconds, 1e-9)
         left = (steps * (self._epochs_left(state.epoch) + 1) - state.step) * seconds / max(1, state.step)
         loss = mean_per_word(self.totals.values, "loss")  # as far as this process knows
@@ -195,12 +196,14 @@ class Trainer:
 
     def _end_epoch(self, seconds: float) -> None:
         state, number = self.state, len(self.state.history) + 1
-        uas = state.record.get("dev_uas", float(number))  # without a dev set, the last epoch is the best
-        better = uas > state.best_uas
+        score = state.record.get(
+            f"dev_{self.options.stop_on}", float(number)
+        )  # without a dev set, the last is the best
+        better = score > state.best_uas
         if better:
-            state.best_uas, state.best_epoch = uas, number
+            state.best_uas, state.best_epoch = score, number
             self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-        state.goal, state.waiting = (uas, 0) if uas > state.goal else (state.goal, state.waiting + 1)
+        state.goal, state.waiting = (score, 0) if score > state.goal else (state.goal, state.waiting + 1)
         state.record["epoch_seconds"] = seconds
         state.history.append(state.record)
         left = seconds * self._epochs_left(state.epoch)
@@ -232,8 +235,8 @@ class Trainer:
         self.save()
 
     def evaluate(self, examples: list[Example]) -> Scores:
-        """Scores of the best single-rooted trees against the trees in the file."""
-        scores = Scores()
+        """Scores of the best single-rooted trees and their labels against the trees in the file."""
+        scores, label = Scores(), self.model.vocab.label
         self.model.eval()
         with torch.no_grad():
             for batch in self.data.batches(examples, EVALUATION_BATCH):
@@ -241,9 +244,15 @@ class Trainer:
                     self._interrupt()
                 if batch.examples:
                     with self.autocast():
-                        heads = self.model.predict(batch)
-                    for example, row in zip(batch.examples, heads.tolist(), strict=True):
-                        scores.add(row[1 : len(example) + 1], example.gold, example.punctuation)
+                        s, o = self.model(batch)
+                        _, heads = tritree.viterbi(s, batch.lengths, single_root=True)
+                        labels = self.model.labels(o, batch, heads)
+                    numbers = heads if labels is None else labels[0]
+                    rows = zip(batch.examples, heads.tolist(), numbers.tolist(), strict=True)
+                    for example, tree, row in rows:
+                        words = slice(1, len(example) + 1)
+                        found = None if labels is None else list(map(label, row[words]))
+                        scores.add(tree[words], example.gold, example.punctuation, found, example.gold_labels)
         return Scores(*map(int, self.group.sum_numbers(scores.counts())))
 
     def save(self) -> None:

@@ -60,14 +60,15 @@ class Display:
 
 
 def epoch_line(record: dict, stages: int, better: bool, seconds_left: float) -> str:
-    """The figures of an epoch for people; a star marks the best dev UAS so far."""
+    """The figures of an epoch for people; a star marks the best epoch so far."""
     text = f"stage {record['stage']}  " if stages > 1 else ""
     text += f"epoch {record['epoch']:>3}"
     for name in ("loss", "unlabeled_loss"):
         if name in record:
             text += f"  {name.replace('_', ' ')} {record[name]:.4f}"
     if "dev_uas" in record:
-        text += f"  dev UAS {record['dev_uas']:.2f}{' *' if better else '  '}"
+        las = f" LAS {record['dev_las']:.2f}" if "dev_las" in record else ""
+        text += f"  dev UAS {record['dev_uas']:.2f}{las}{' *' if better else '  '}"
     text += f"  {record['sentences_per_second']:.0f} sentences/s  {record['epoch_seconds']:.1f} s"
     return f"{text}  at most {duration(seconds_left)} left"
 

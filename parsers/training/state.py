@@ -14,9 +14,9 @@ class State:
     totals: dict[str, float] = field(default_factory=dict)  # sums over the steps of this epoch
     record: dict = field(default_factory=dict)  # figures of this epoch
     history: list[dict] = field(default_factory=list)  # figures of the epochs before
-    best_uas: float = -1.0
+    best_uas: float = -1.0  # on the dev set; the LAS with --stop-on las
     best_epoch: int = 0  # counted over all stages; 0: none yet
-    goal: float = -1.0  # the dev UAS to beat: the best one since training started from new weights
+    goal: float = -1.0  # the dev score to beat: the best one since training started from new weights
     waiting: int = 0  # epochs since then without a better one
     seconds: float = 0.0
     finished: bool = False

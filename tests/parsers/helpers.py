@@ -20,6 +20,7 @@ from parsers.training.processes import Group
 from parsers.training.progress import Display
 
 TINY = ["--word-size=8", "--tag-size=4", "--lstm-size=6", "--hidden-size=5", "--layers=2"]
+NO_LABELS = "--label-weight=0"  # for tests of a system's own loss
 SMALL = ["--word-size=24", "--tag-size=12", "--lstm-size=32", "--hidden-size=32", "--layers=1", "--learning-rate=0.01"]
 
 
@@ -39,7 +40,7 @@ class SmallCorpus:
 def small_data(options: Namespace, count: int = 20, unlabeled: int = 0) -> tuple[Data, Vocabulary]:
     """With unlabelled sentences only if the system uses them, as in train.py."""
     corpus = SmallCorpus(count, unlabeled if MODELS[options.model].uses_unlabeled else 0)
-    vocab = Vocabulary.build(corpus.labeled, corpus.unlabeled)
+    vocab = Vocabulary.build(corpus.labeled, corpus.unlabeled, with_labels=options.label_weight > 0)
     return Data.of(options, corpus, vocab), vocab
 
 

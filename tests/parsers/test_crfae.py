@@ -10,13 +10,13 @@ from parsers.crfae import MAX_ROWS, AdaGradL1, Features
 from parsers.system import Context
 from parsers.training.processes import Group
 from tests.oracle import projective_trees
-from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
+from tests.parsers.helpers import NO_LABELS, build, one_batch, small_data, small_trainer, tiny_options
 from tests.parsers.training.interruption import check_resumed, figures
 
 
 def setting(*arguments, stage=1, epoch=1):
     """A model with random weights, Θ from the trees."""
-    options = tiny_options("crfae", *arguments)
+    options = tiny_options("crfae", NO_LABELS, *arguments)
     data, vocab = small_data(options, 30, unlabeled=6)
     model = build(options, vocab).double()
     torch.nn.init.normal_(model.features.weight)

@@ -6,12 +6,12 @@ import tritree
 from parsers.data.batches import tree_arcs
 from parsers.system import Context
 from parsers.training.processes import Group
-from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
+from tests.parsers.helpers import NO_LABELS, build, one_batch, small_data, small_trainer, tiny_options
 from tests.parsers.training.interruption import check_resumed, figures
 
 
 def setting(*arguments):
-    options = tiny_options("dppp", "--decoder-size=7", *arguments)
+    options = tiny_options("dppp", NO_LABELS, "--decoder-size=7", *arguments)
     data, vocab = small_data(options, 6, unlabeled=6)
     return build(options, vocab).double(), data
 

@@ -14,13 +14,13 @@ from parsers.networks.theta import Counts, Theta
 from parsers.system import Context
 from parsers.training.processes import Group
 from tests.oracle import projective_trees
-from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
+from tests.parsers.helpers import NO_LABELS, build, one_batch, small_data, small_trainer, tiny_options
 from tests.parsers.training.interruption import check_resumed
 
 
 def gap(*arguments, count=6, unlabeled=5, epoch=1):
     """A model at the beginning of an epoch, its options' data, and the context."""
-    options = tiny_options("gap", *arguments)
+    options = tiny_options("gap", NO_LABELS, *arguments)
     data, vocab = small_data(options, count, unlabeled)
     model = build(options, vocab).double().requires_grad_(False)
     context = Context(data, Group("cpu"), options, stage=1, epoch=epoch, epochs=options.epochs)
@@ -149,7 +149,7 @@ def test_elbo(theta):
     """For the posterior it is log U − log Z, for other distributions it is less."""
     model, data, _ = gap(f"--theta={theta}")
     batch = one_batch(data)
-    s, log_theta = model.encoder_scores(batch), model.log_theta(batch)
+    s, log_theta = model.encode(batch)[0], model.log_theta(batch)
     P, posterior = (tritree.TreeCRF(scores, batch.lengths) for scores in (s, s + log_theta))
     J_u = tritree.log_partition(s + log_theta, batch.lengths) - tritree.log_partition(s, batch.lengths)
     reconstruction, kl = elbo(posterior, P, log_theta)
@@ -166,7 +166,7 @@ def test_elbo(theta):
 def test_labeled_loss():
     """−log P(x, T), and for the encoder no other gradient than that of NTP."""
     model, data, _ = gap("--theta-weight=1")
-    ntp = build(tiny_options("ntp"), model.vocab).double()
+    ntp = build(tiny_options("ntp", NO_LABELS), model.vocab).double()
     ntp.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith(("theta", "teacher"))})
     model.requires_grad_(True)
     batch = one_batch(data)
@@ -177,7 +177,7 @@ def test_labeled_loss():
         row[heads[1 : n + 1], words[1 : n + 1]].sum()
         for row, heads, n in zip(s1, batch.heads, batch.lengths.tolist(), strict=True)
     ])  # fmt: skip
-    log_z = tritree.log_partition(model.encoder_scores(batch), batch.lengths)
+    log_z = tritree.log_partition(model.encode(batch)[0], batch.lengths)
     torch.testing.assert_close(loss, (log_z - joint).sum())
     torch.testing.assert_close(metrics["tree_loss"], ntp.labeled_loss(batch)[0])
     loss.backward()
@@ -193,10 +193,10 @@ def test_unlabeled_loss(sigma):
     model, data, _ = gap("--unlabeled-weight=2", "--posterior=moving", "--theta-weight=0.7")
     model.sigma = sigma
     batch = next(data.unlabeled_batches())
-    s, log_theta = model.encoder_scores(batch).requires_grad_(), 0.7 * model.log_theta(batch)
+    s, log_theta = model.encode(batch)[0].requires_grad_(), 0.7 * model.log_theta(batch)
     P, Q = tritree.TreeCRF(s, batch.lengths), model.posterior((s + log_theta).detach(), batch.lengths)
     reconstruction, kl = elbo(Q, P, log_theta)
-    model.encoder_scores = lambda batch: s
+    model.encode = lambda batch: (s, None)
     loss, _ = model.unlabeled_loss(batch)
     torch.testing.assert_close(loss, -2 * (reconstruction - kl - sigma * Q.entropy()).sum())
     loss.backward()
@@ -217,7 +217,7 @@ def test_the_teacher():
     model.begin_epoch(context)
     assert model.sigma == 0.3 and model.teacher_weight == 0.6 and not torch.equal(model.scorer.weight, old)
     model.theta_weight.fill_(0)
-    P = tritree.TreeCRF(model.encoder_scores(batch.draw("dropout")), batch.lengths)
+    P = tritree.TreeCRF(model.encode(batch.draw("dropout"))[0], batch.lengths)
     loss, _ = model.unlabeled_loss(batch.draw("dropout"))
     torch.testing.assert_close(loss, 2 * torch.distributions.kl_divergence(Q, P).sum())
 
@@ -269,7 +269,7 @@ def test_without_unlabelled_sentences():
 def test_the_weight_is_chosen_on_the_dev_set():
     """The encoder has no opinion, so Θ decides; with scores of the right trees, no weight is needed."""
     model, data, context = gap()
-    model.encoder_scores = lambda batch: torch.zeros_like(model.log_theta(batch))
+    model.encode = lambda batch: (torch.zeros_like(model.log_theta(batch)), None)
     model.choose_weight(context)
     assert model.theta_weight > 0
     gold = {id(e): torch.tensor([-1, *e.gold]) for e in data.dev}
@@ -278,9 +278,9 @@ def test_the_weight_is_chosen_on_the_dev_set():
         heads = torch.full(batch.words.shape, -1)
         for row, example in zip(heads, batch.examples, strict=True):
             row[: len(example) + 1] = gold[id(example)]
-        return 1000.0 * tree_arcs(heads)
+        return 1000.0 * tree_arcs(heads), None
 
-    model.encoder_scores = certain
+    model.encode = certain
     model.choose_weight(context)
     assert model.theta_weight == 0
 

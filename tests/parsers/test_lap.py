@@ -9,12 +9,12 @@ from parsers.data.batches import collate
 from parsers.lap import kl_to_standard_normal
 from parsers.system import Context
 from parsers.training.processes import Group
-from tests.parsers.helpers import build, one_batch, small_data, tiny_options
+from tests.parsers.helpers import NO_LABELS, build, one_batch, small_data, tiny_options
 
 
 def small_model(*arguments, unlabeled=4):
     """With the final weights of all terms."""
-    options = tiny_options("lap", *arguments)
+    options = tiny_options("lap", NO_LABELS, *arguments)
     data, vocab = small_data(options, 4, unlabeled)
     model = build(options, vocab).double()
     at(model, options, data, epoch=options.epochs)

@@ -4,13 +4,13 @@ import torch
 
 from parsers.system import Context
 from parsers.training.processes import Group
-from tests.parsers.helpers import build, one_batch, small_data, small_trainer, tiny_options
+from tests.parsers.helpers import NO_LABELS, build, one_batch, small_data, small_trainer, tiny_options
 from tests.parsers.training.interruption import check_resumed, figures
 
 
 def in_stage_two(*arguments):
     """A model at the beginning of stage 2, with the weights that it had at the end of stage 1."""
-    options = tiny_options("st", *arguments)
+    options = tiny_options("st", NO_LABELS, *arguments)
     data, vocab = small_data(options, 6, unlabeled=8)
     model = build(options, vocab).double()
     first = {name: tensor.clone() for name, tensor in model.parser.state_dict().items()}
@@ -28,7 +28,7 @@ def test_the_second_parser_starts_anew():
 def test_trees_come_from_the_first_parser():
     model, data, _, _ = in_stage_two()
     batch = next(data.unlabeled_batches()).draw("dropout is for the second parser only")
-    heads, confidence = model.parse(batch)
+    heads, confidence, _ = model.parse(batch)
     assert batch.heads is None and ((confidence > 0) & (confidence <= 1)).all()
     assert torch.equal(heads, model.teacher.predict(next(data.unlabeled_batches())))
     batch.noise = None
@@ -57,8 +57,8 @@ def test_given_trees_are_kept():
 def test_weight_and_confidence():
     model, data, _, _ = in_stage_two("--parsed-weight=0.25")
     batch = next(data.unlabeled_batches())
-    heads, confidence = model.parse(batch)
-    each = model.parser.margin_losses(batch, heads)
+    heads, confidence, _ = model.parse(batch)
+    each = model.parser.margin_losses(model.parser.arc_scores(batch), batch, heads)
     torch.testing.assert_close(model.unlabeled_loss(batch)[0], each.sum() / 4)
     model.options.min_confidence = float(confidence.median())
     kept = confidence >= confidence.median()
@@ -70,10 +70,9 @@ def test_weight_and_confidence():
 def test_a_confident_parser_has_confidence_one():
     model, data, _, _ = in_stage_two()
     batch = one_batch(data)
-    model.teacher.arc_scores = lambda batch: (
-        1e3 * torch.zeros(4, batch.N, batch.N).scatter(1, batch.heads.clamp(0).unsqueeze(1), 1.0)
-    )
-    heads, confidence = model.parse(batch)
+    certain = 1e3 * torch.zeros(4, batch.N, batch.N).scatter(1, batch.heads.clamp(0).unsqueeze(1), 1.0)
+    model.teacher.forward = lambda batch: (certain, None)
+    heads, confidence, _ = model.parse(batch)
     assert torch.equal(heads, batch.heads)
     torch.testing.assert_close(confidence, torch.ones(4))
 

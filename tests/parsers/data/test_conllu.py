@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.data import conllu
-from parsers.data.conllu import HEAD, MISC, cycle, parse, read
+from parsers.data.conllu import DEPREL, HEAD, MISC, cycle, parse, read
 from parsers.io.errors import DataError
 
 SAMPLE = """# sent_id = 1
@@ -53,7 +53,8 @@ def test_words_are_what_the_file_says():
     assert first.forms == ["Vamos", "nos", "a", "el", "mar"] and first.heads == [0, 1, 5, 5, 1]
     assert (first.upos[4], first.xpos[4]) == ("NOUN", "N")
     assert first.feats[0] == "Number=Plur|Mood=Imp"
-    assert second.forms == ["海"] and second.heads == [-1]
+    assert first.deprels == ["root", "obj", "case", "det", "obl"] == first.column(DEPREL)
+    assert second.forms == ["海"] and second.heads == [-1] and second.deprels == ["_"]
     assert (first.line, second.line) == (4, 15)
 
 
@@ -209,6 +210,14 @@ def test_what_never_ends_is_not_held(line, monkeypatch):
     with pytest.raises(DataError, match="131072 bytes without the end of a sentence"):
         list(parse(io.BufferedReader(stream, 2**16), "f"))
     assert stream.given < 2**18
+
+
+def test_labels():
+    """As they stand, whatever they are; an empty one is none; one string for all words that have it."""
+    text = "".join(lines(0, 1, 1)).replace("1\t_\t_\t_", "1\tnsubj:pass\t_\t_").replace("0\t_", "0\t")
+    (sentence,) = parsed(text)
+    assert sentence.deprels == ["_", "nsubj:pass", "nsubj:pass"] and sentence.deprels[1] is sentence.deprels[2]
+    assert sentence.text() == text
 
 
 def test_several_roots_and_no_heads_are_fine():

@@ -19,12 +19,15 @@ def test_compare(place, tmp_path, capfd):
     first, second = figures["scores"]
     assert figures["bootstrap"]["uas"]["difference"] == pytest.approx(second["uas"] - first["uas"])
     header, *rows = [line.split("\t") for line in arcs.read_text().splitlines()]
-    assert len(rows) == sum(figures["arcs"].values()) - figures["arcs"]["same"] and len(header) == 8
+    different = sum(sum(figures[what].values()) - figures[what].get("same", 0) for what in ("arcs", "labels"))
+    assert len(rows) == different and len(header) == 12
     lines = gold.read_text().splitlines()
     for row in rows:
         columns = lines[int(row[0].rpartition(":")[2]) - 1].split("\t")
-        assert row[1] == f"{columns[0]} {columns[1]}" and row[3].split()[0] == columns[6] and row[4] != row[5]
-    right = Counter(who for row in rows for who in (4, 5) if row[who] == row[3])
+        assert row[1] == f"{columns[0]} {columns[1]}" and row[3].split()[0] == columns[6]
+        differ = [what for what, a, b in (("head", 4, 5), ("label", 9, 10)) if row[a] != row[b]]
+        assert row[8] == columns[7] and row[11] == ", ".join(differ) != ""
+    right = Counter(who for row in rows for who in (4, 5) if row[who] == row[3] and row[4] != row[5])
     assert (right[4], right[5]) == (figures["arcs"]["first right"], figures["arcs"]["second right"])
     assert f"Run 2 has the better UAS (p = {figures['bootstrap']['uas']['p_value']:.4f})" in text
     main("--compare", place / "first", place / "first", gold)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from parsers.data import synthetic
-from parsers.data.conllu import HEAD, read
+from parsers.data.conllu import DEPREL, HEAD, read
 from parsers.data.examples import Indexer
 from parsers.data.projective import is_projective
 from parsers.evaluation.inference import WINDOW, parse_sentences
@@ -37,10 +37,10 @@ def test_reads_no_further_than_a_window(place):
 def test_parsing_keeps_no_graph(place, monkeypatch):
     run = Run.open(str(place / "first"))
     model, vocab, _ = run.load_model(run.config()[0], "cpu")
-    found, distribution = [], model.distribution
-    monkeypatch.setattr(model, "distribution", lambda *a: found.append(distribution(*a)) or found[-1])
+    found, forward = [], model.forward
+    monkeypatch.setattr(model, "forward", lambda batch: found.append(forward(batch)) or found[-1])
     assert len(list(parse_sentences(model, Indexer(vocab), synthetic.sentences("test", count=3)))) == 3
-    assert found and not any(trees.scores.requires_grad for trees in found) and torch.is_grad_enabled()
+    assert found and not any(tensor.requires_grad for both in found for tensor in both) and torch.is_grad_enabled()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no named pipes here")
@@ -60,12 +60,33 @@ def test_constrain(place, tmp_path, capfd):
     """Every second head is taken away: the others stay, and the trees are projective and single-rooted."""
     partly, parsed = tmp_path / "partly.conllu", tmp_path / "parsed.conllu"
     gold = list(read(str(place / "gold.conllu")))
-    partly.write_text("".join(s.text({HEAD: [h if i % 2 else "_" for i, h in enumerate(s.heads)]}) for s in gold))
-    main(place / "first", partly, "--constrain", "--output", parsed)
-    assert "heads in the file were kept: not scored" in capfd.readouterr().out
-    for before, after in zip(gold, read(str(parsed)), strict=True):
-        assert before.heads[1::2] == after.heads[1::2] and after.heads.count(0) == 1 and min(after.heads) >= 0
-        assert is_projective(after.heads)
+    changes = [
+        {HEAD: [h if i % 2 else "_" for i, h in enumerate(s.heads)], DEPREL: [f"l:{i}" for i in range(len(s))]}
+        for s in gold
+    ]
+    partly.write_text("".join(s.text(change) for s, change in zip(gold, changes, strict=True)))
+    for run in ("first", "bare"):
+        main(place / run, partly, "--constrain", "--output", parsed)
+        assert "heads in the file were kept: not scored" in capfd.readouterr().out
+        for before, after in zip(gold, read(str(parsed)), strict=True):
+            assert before.heads[1::2] == after.heads[1::2] and after.heads.count(0) == 1 and min(after.heads) >= 0
+            assert is_projective(after.heads)
+            assert after.deprels[1::2] == [f"l:{i}" for i in range(1, len(before), 2)]  # they keep their labels
+            for head, label in list(zip(after.heads, after.deprels, strict=True))[::2]:
+                assert (label == "_") if run == "bare" else (label == "root") == (head == 0) and ":" not in label[:2]
+
+
+def test_labels_in_the_file(place, tmp_path):
+    """Known where the head is; none where no label or no head is known, or where heads are given."""
+    run = Run.open(str(place / "first"))
+    model, vocab, _ = run.load_model(run.config()[0], "cpu")
+    path = tmp_path / "labels.conllu"
+    sentence = words(0, 1, "_")
+    path.write_text("\n".join([sentence.replace("\t_\t_\t_\n", "\tx:y\t_\t_\n"), sentence, words("_", "_")]))
+    found = [parse.gold_labels for parse in parse_sentences(model, Indexer(vocab), read(str(path)))]
+    assert found == [["x:y", "x:y", "_"], None, None]
+    given = parse_sentences(model, Indexer(vocab), read(str(path)), constrain=True)
+    assert [parse.gold_labels for parse in given] == [None] * 3
 
 
 def test_constraints_without_a_tree(place, tmp_path, capfd):

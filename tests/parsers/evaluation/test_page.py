@@ -8,7 +8,7 @@ import pytest
 
 from parsers.evaluation.page import Page, sentence_record
 from tests.parsers.evaluation.browser import CHROMIUM, MISSING, Browser
-from tests.parsers.evaluation.made_up import made_up_parses, parse_of
+from tests.parsers.evaluation.made_up import made_up_parses, parse_of, treebank_parses
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -51,6 +51,15 @@ def example():
     return parse_of(forms, heads, gold, shares, top, ["DET", "ADJ", "NOUN", "VERB", "NOUN", "ADP", "NOUN"])
 
 
+def labelled_example():
+    """The word with a wrong head is glasses, the one with a wrong label stars."""
+    parse = example()
+    parse.labels = ["det", "amod", "nsubj", "root", "obl", "case", "nmod"]
+    parse.gold_labels = ["det", "amod", "nsubj", "root", "obj", "case", "obl"]
+    parse.label_probabilities = [0.99, 0.99, 0.98, 1.0, 0.61, 0.96, 0.8]
+    return parse
+
+
 class Structure(HTMLParser):
     """Each element is closed where it should be; scripts and data are collected."""
 
@@ -75,7 +84,8 @@ class Structure(HTMLParser):
 
 
 def test_well_formed_whatever_is_in_it():
-    hostile = parse_of(HOSTILE, [0, *[1] * 11], file="</script>.conllu", upos=["<b>"] * 12)
+    labels = {"labels": HOSTILE, "gold_labels": HOSTILE[::-1]}
+    hostile = parse_of(HOSTILE, [0, *[1] * 11], file="</script>.conllu", upos=["<b>"] * 12, **labels)
     page = page_of([example(), hostile], title="<b>&\ud800</title>")
     page.encode()
     structure = Structure()
@@ -84,7 +94,8 @@ def test_well_formed_whatever_is_in_it():
     assert not structure.open and "b" not in structure.tags and "img" not in structure.tags
     assert len(structure.scripts) == 2  # the data, the code
     first, second = map(json.loads, structure.scripts[0].strip().split("\n"))
-    assert second["w"] == HOSTILE and second["file"] == "</script>.conllu"
+    assert second["w"] == second["l"] == second["gl"][::-1] == HOSTILE and second["file"] == "</script>.conllu"
+    assert not {"l", "gl", "q"} & first.keys()
     assert first["k"][-1] == [5, 5500, 4, 4000, 0, 500]
     assert "\u2028" not in page and "\u2029" not in page
     # nothing is loaded; the address is the name of SVG
@@ -96,6 +107,20 @@ def test_figures_that_json_does_not_have():
     parse.log_prob, parse.entropy, parse.probabilities[0] = -float("inf"), float("nan"), float("nan")
     record = sentence_record(parse)
     assert record["log"] is None and record["ent"] is None and record["p"][0] == 0
+
+
+def test_labels_in_the_record():
+    parse = labelled_example()
+    record = sentence_record(parse)
+    assert record["l"] == parse.labels and record["gl"] == parse.gold_labels and record["q"][4] == 6100
+    parse.gold_labels = parse.labels.copy()
+    assert sentence_record(parse)["gl"] is True
+    parse.labels = parse.gold_labels = ["_"] * 7
+    assert sentence_record(parse)["gl"] == ["_"] * 7
+    parse.gold_labels = None
+    assert sentence_record(parse)["gl"] is None
+    parse.labels = None
+    assert not {"l", "gl", "q"} & sentence_record(parse).keys()
 
 
 def test_memory_does_not_grow_with_the_file():
@@ -167,6 +192,126 @@ def test_the_tree(show):
     assert max(gaps) < 1
 
 
+def shown(browser, selector: str) -> bool:
+    return browser.run(f"document.querySelector({json.dumps(selector)}).checkVisibility()")
+
+
+def test_labels_on_the_arcs(show):
+    browser = show([labelled_example()])
+    arcs = ["det", "amod", "nsubj", "obl ≠ obj", "case", "nmod ✕ 55 %"]
+    assert texts(browser, ".relation:not(.gold)") == arcs and texts(browser, ".relation.gold") == ["obl"]
+    assert texts(browser, ".root") == ["root"] and texts(browser, "tspan.gold") == ["obj"]
+    # a wrong label and a wrong head have colours of their own
+    assert texts(browser, ".mislabelled .form") == ["stars"] and texts(browser, ".wrong .form") == ["glasses"]
+    colours = [
+        browser.run(f"getComputedStyle(document.querySelector('{found}')).fill")
+        for found in (".relation", ".mislabelled .relation", ".wrong .relation", "tspan.gold")
+    ]
+    assert len(set(colours)) == 4
+    assert texts(browser, "article h2 .bad") == ["1 wrong head"]
+    assert texts(browser, "article h2 .bad-label") == ["1 wrong label"]
+    assert "1 wrong heads · 1 wrong labels on right arcs" in texts(browser, "#figures")[0]
+    assert shown(browser, ".legend .labelled")
+
+
+def test_labels_in_the_tip_and_by_keyboard(show):
+    browser = show([labelled_example(), labelled_example()])
+    descriptions = []
+    for word, tip in (
+        ("5", "Label obl 61 % · gold obj"),
+        ("7", "Label nmod 80 % · gold obl"),
+        ("5", "Label obl 61 % · gold obj"),
+    ):
+        browser.press("e")
+        assert browser.run("document.activeElement.dataset.word") == word
+        assert texts(browser, "#tip ol + p") == [tip]
+        descriptions.append(browser.run("document.activeElement.getAttribute('aria-label')"))
+    assert descriptions[0] == "stars: head saw, 97 %; label obl, 61 %, wrong, gold label obj"
+    assert "gold head saw; label nmod, 80 %, wrong, gold label obl. Other heads" in descriptions[1]
+    browser.press("E")
+    assert browser.run("document.activeElement.dataset.word") == "7"
+    browser.press("h")
+    assert texts(browser, "#tip ol + p") == ["Label case 96 %"]
+
+
+def test_labels_do_not_overlap(show):
+    """Each is between the ends of its arc, and none covers another or a word."""
+    browser = show(made_up_parses(20, longest=30, labels=True))
+    browser.resize(1280, 8000)
+    try:
+        browser.settle()
+        boxes = browser.run(
+            "[...document.querySelectorAll('.relation:not(.gold), .form')].map(text => { "
+            "const { left, right, top, bottom } = text.getBoundingClientRect(); return [left, right, top, bottom]; })"
+        )
+        for i, (left, right, top, bottom) in enumerate(boxes):
+            for left2, right2, top2, bottom2 in boxes[:i]:
+                across, down = min(right, right2) - max(left, left2), min(bottom, bottom2) - max(top, top2)
+                assert across <= 1 or down <= 4
+        arcs = browser.run(
+            "[...document.querySelectorAll('.word')].filter(word => word.querySelector('.relation')).map(word => "
+            "['.relation', '.arc'].flatMap(name => (box => [box.left, box.right])"
+            "(word.querySelector(name).getBoundingClientRect())))"
+        )
+        assert len(arcs) > 200 and all(start < left < right < end for left, right, start, end in arcs)
+    finally:
+        browser.resize(1280, 900)
+
+
+def test_filter_by_label_and_by_kind_of_error(show):
+    parses = list(treebank_parses(60))
+    browser = show(parses)
+
+    def words(parse, label=None):
+        return [i for i in range(len(parse.heads)) if label in (None, parse.labels[i], parse.gold_labels[i])]
+
+    def choose(label, kind):
+        browser.run(f"label.value = {json.dumps(label)}; label.dispatchEvent(new Event('input', {{ bubbles: true }}))")
+        browser.point(f"document.querySelector('[value={kind}] + span')", click=True)
+        return int(count(browser).split()[0])
+
+    for label in ("", "obl", "nsubj:pass"):
+        chosen = [(parse, words(parse, label or None)) for parse in parses]
+        heads = [any(parse.wrong_heads()[i] for i in found) for parse, found in chosen]
+        labels = [any(parse.wrong_labels()[i] for i in found) for parse, found in chosen]
+        assert 0 < sum(heads) < 60 and 0 < sum(labels) < 60
+        assert choose(label, "all") == sum(bool(found) for _, found in chosen)
+        assert choose(label, "head") == sum(heads) and choose(label, "label") == sum(labels)
+        assert choose(label, "wrong") == sum(map(max, zip(heads, labels, strict=True)))
+    every = {label for parse in parses for label in (*parse.labels, *parse.gold_labels)}
+    assert {text.split(" (")[0] for text in texts(browser, "#label option")} == {"any", *every} - {"_"}
+
+
+@pytest.mark.parametrize("width", [1200, 500, 390])
+def test_labelled_pages_are_not_wider_than_the_screen(show, width):
+    browser = show(made_up_parses(10, labels=True))
+    browser.resize(width, 900)
+    try:
+        browser.settle()
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        browser.resize(1280, 900)
+
+
+def test_labels_without_gold(show):
+    parse = labelled_example()
+    parse.gold = parse.gold_labels = None
+    browser = show([parse])
+    assert texts(browser, ".relation") == ["det", "amod", "nsubj", "obl", "case", "nmod 55 %"]
+    assert not shown(browser, ".legend .labelled") and shown(browser, "#by-label")
+    assert "wrong" not in texts(browser, "article")[0] and "wrong" not in texts(browser, "#figures")[0]
+
+
+def test_without_labels(show):
+    """As without them: nothing speaks of labels."""
+    browser = show([example()])
+    assert not texts(browser, ".relation") and not shown(browser, ".legend .labelled")
+    assert not shown(browser, "#by-label") and not shown(browser, "[value=label] + span")
+    assert texts(browser, "article h2 .bad") == ["1 wrong"]
+    browser.press("e")
+    assert texts(browser, "#tip ol + p") == []
+
+
 def test_the_distribution_by_mouse_and_by_keyboard(show):
     browser = show([example()])
     assert browser.run("document.getElementById('tip').hidden")
@@ -192,11 +337,12 @@ def test_the_distribution_by_mouse_and_by_keyboard(show):
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_distribution_hides_no_arc(show, width):
     """It is on the screen, as a whole, and by keyboard always below the tree."""
-    browser = show([example(), example()])
+    browser = show([example(), labelled_example()])
     browser.resize(width, 900)
     try:
-        for _ in range(2):
-            browser.press("e")
+        for presses in (1, 2):  # in the second sentence, the wrong label comes before the wrong head
+            for _ in range(presses):
+                browser.press("e")
             tip, gold = (
                 browser.run(f"(box => [box.left, box.top, box.right, box.bottom])({found}.getBoundingClientRect())")
                 for found in ("document.getElementById('tip')", "document.activeElement.querySelector('.arc.gold')")
@@ -209,7 +355,9 @@ def test_the_distribution_hides_no_arc(show, width):
 
 
 def test_hostile_text_is_only_text(show):
-    hostile = parse_of(HOSTILE, [0, *[1] * 11], [0, *[2] * 11], upos=["<img src=x onerror=alert(5)>"] * 12)
+    labels = {"labels": HOSTILE, "gold_labels": HOSTILE[::-1]}
+    tags = ["<img src=x onerror=alert(5)>"] * 12
+    hostile = parse_of(HOSTILE, [0, *[1] * 11], [0, 1, *[2] * 10], upos=tags, **labels)
     browser = show([hostile])
     assert browser.run("document.querySelectorAll('img, script').length") == 1  # the page's own
     for _ in HOSTILE:

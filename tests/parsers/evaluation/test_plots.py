@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.evaluation.plots import read_history
+from parsers.evaluation.plots import read_history, summarize
 from parsers.io.errors import DataError, UserError
 from tests.parsers.evaluation.calls import main, mistake
 
@@ -32,6 +32,16 @@ def test_only_numbers_are_kept(tmp_path):
     path.mkdir()
     with pytest.raises(DataError):
         read_history(tmp_path)
+
+
+def test_scores_of_a_run():
+    """While it trains, the best of each on dev; at the end, those of its model."""
+    epochs = [{"dev_uas": 80, "dev_las": 70}, {"dev_uas": 82, "dev_las": 69}, {"loss": 1}]
+    running = {"epochs": 3, "dev_uas": 82, "dev_las": 70, "test_uas": None, "test_las": None}
+    assert summarize(epochs) == running
+    final = {"final": 1, "dev_uas": 82, "dev_las": 69, "test_uas": 81, "test_las": 68}
+    assert summarize([*epochs, final]) == {"epochs": 3, **{key: final[key] for key in final if key != "final"}}
+    assert summarize([{"dev_uas": 80}])["dev_las"] is None
 
 
 def test_curves(place, tmp_path, capfd, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from parsers.evaluation.sinks import ConlluFile
 from parsers.runs.run import Run
 from tests.parsers.evaluation.calls import main, mistake
 from tests.parsers.processes import call, run
+from tritree import TreeCRF
 
 
 def test_output_changes_nothing_else(place, tmp_path):
@@ -23,14 +25,15 @@ def test_output_changes_nothing_else(place, tmp_path):
     source = tmp_path / "windows.conllu"
     source.write_bytes(b"\xef\xbb\xbf" + gold.replace(b"\n", b"\r\n").rstrip() + b"\r\n\r\n# the end")
     plain, sure = tmp_path / "plain.conllu", tmp_path / "sure.conllu"
-    main(place / "second", source, "--output", plain)
-    main(place / "second", source, "--output", sure, "--confidence")
+    main(place / "bare", source, "--output", plain)
+    main(place / "bare", source, "--output", sure, "--confidence")
 
-    def without_heads(path):
+    def without_arcs(path):
         lines = [line.split(b"\t") for line in path.read_bytes().split(b"\n")]
-        return [line[:6] + line[7:] for line in lines]
+        return [line[:6] + line[8:] for line in lines]
 
-    assert without_heads(plain) == without_heads(source)
+    assert without_arcs(plain) == without_arcs(source)
+    assert {label for sentence in read(str(plain)) for label in sentence.deprels} == {"_"}  # none is predicted
     probabilities, kept = [], []
     for line in sure.read_bytes().split(b"\n"):
         if line.startswith((b"# log_prob = ", b"# entropy = ")):
@@ -46,7 +49,7 @@ def test_output_changes_nothing_else(place, tmp_path):
     assert sure.read_bytes().count(b"# log_prob = ") == 31
     assert len(probabilities) == sum(map(len, read(str(source)))) and all(0 < p <= 1 for p in probabilities)
     again = tmp_path / "again.conllu"
-    main(place / "second", sure, "--output", again, "--confidence")
+    main(place / "bare", sure, "--output", again, "--confidence")
     assert again.read_bytes() == sure.read_bytes()  # replaced, not added once more
 
 
@@ -65,8 +68,10 @@ def test_confidence_in_json(place, tmp_path):
     assert [parse["heads"] for parse in parses] == [sentence.heads for sentence in read(str(parsed))]
     assert [parse["line"] for parse in parses] == [sentence.line for sentence in read(str(gold))]
     probabilities = [p for parse in parses for p in parse["probabilities"]]
-    written = [line.rpartition("Prob=")[2] for line in parsed.read_text().splitlines() if "Prob=" in line]
-    assert [f"{p:.4f}" for p in probabilities] == written and any(p != round(p, 6) for p in probabilities)
+    for key, name in (("Prob", "probabilities"), ("LabelProb", "label_probabilities")):
+        written = re.findall(rf"[\t|]{key}=([.0-9]+)", parsed.read_text())
+        found = [p for parse in parses for p in parse[name]]
+        assert [f"{p:.4f}" for p in found] == written and any(p != round(p, 6) for p in found)
     assert figures["doubtful_words"] == sum(p < 0.9 for p in probabilities)
     for each in (figures, without):
         del each["sentences_per_second"]
@@ -94,7 +99,7 @@ def test_probabilities_are_those_of_the_trees(place, tmp_path):
     path = tmp_path / "three.conllu"
     path.write_text("".join(f"{i}\t{f}\t_\tNOUN\t_\t_\t_\t_\t_\t_\n" for i, f in enumerate("abc", 1)))
     (sentence,) = read(str(path))
-    crf = model.distribution(collate([Indexer(vocab)(sentence)]))
+    crf = TreeCRF(model.arc_scores(collate([Indexer(vocab)(sentence)])), single_root=True)
     trees = [[-1, 0, 1, 1], [-1, 0, 1, 2], [-1, 0, 3, 1], [-1, 2, 0, 2], [-1, 2, 3, 0], [-1, 3, 3, 0], [-1, 3, 1, 0]]
     log_probs = [float(crf.log_prob(crf.mode.new_tensor([tree])).detach()) for tree in trees]
     assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-5)

@@ -1,14 +1,17 @@
 """The tables of evaluate.py fit into a terminal."""
 
 import io
+import itertools
 import json
 import re
 
 import pytest
 from rich.console import Console
 
+from parsers.evaluation.sinks import Evaluation
 from parsers.evaluation.tables import Bar, evaluation_tables
 from tests.parsers.evaluation.calls import main
+from tests.parsers.evaluation.made_up import treebank_parses
 
 
 def test_many_tags(place, tmp_path, capfd):
@@ -28,14 +31,39 @@ def _bars(*values, width):
         yield console.file.getvalue()
 
 
+def scaled(figures: dict, factor: int) -> dict:
+    """The figures of a file that has so many times as many words."""
+    tables = ("by_sentence_length", "by_arc_length", "label_confusions")
+    groups = [figures[name] for name in tables if name in figures]
+    groups += [figures[name].values() for name in ("by_pos", "by_label") if name in figures]
+    for row in [figures, *itertools.chain(*groups)]:
+        row |= {key: factor * value for key, value in row.items() if key.endswith(("words", "sentences", "roots"))}
+    return figures
+
+
+@pytest.mark.parametrize("factor", [1, 10_000])
+def test_tables_of_labels_fit_into_80_columns(factor):
+    evaluation = Evaluation(None)
+    for parse in treebank_parses(300):
+        evaluation.add(parse)
+    figures = scaled(evaluation.figures(1.0), factor)
+    console = Console(width=80, file=io.StringIO())
+    console.print(evaluation_tables(figures))
+    text = console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    assert re.search(rf"^CLAS +{figures['clas']:.2f}  {figures['content_words']:,} words ", text, re.M)
+    label, row = next(iter(figures["by_label"].items()))
+    assert re.search(rf"^{label} +{row['words']:,} +{row['precision']:.2f} ", text, re.M)
+    row = figures["label_confusions"][0]
+    assert re.search(rf"^{row['gold']} +{row['predicted']} +{row['words']:,} *$", text, re.M)
+
+
 @pytest.mark.parametrize("factor", [1, 10_000])
 def test_tables_fit_into_80_columns(place, tmp_path, factor):
     """Also those of a file with millions of words: nothing is cut but the bars."""
     scores = tmp_path / "scores.json"
     main(place / "second", place / "gold.conllu", "--json", scores)
-    figures = json.loads(scores.read_text())
-    for row in [figures, *figures["by_sentence_length"], *figures["by_arc_length"], *figures["by_pos"].values()]:
-        row |= {key: factor * row[key] for key in ("words", "plain_words", "sentences", "roots") if key in row}
+    figures = scaled(json.loads(scores.read_text()), factor)
     console = Console(width=80, file=io.StringIO())
     console.print(evaluation_tables(figures))
     lines = console.file.getvalue().splitlines()

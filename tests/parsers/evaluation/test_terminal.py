@@ -15,14 +15,59 @@ SHARES = [0.99, 0.99, 0.98, 1.0, 0.97, 0.96, 0.55]
 SGR = re.compile("\x1b\\[[0-9]*m")
 
 
+LABELS = {
+    "labels": ["det", "amod", "nsubj", "root", "obl", "case", "nmod"],
+    "gold_labels": ["det", "amod", "nsubj", "root", "obj", "case", "obl"],
+}
+
+
 def test_the_drawing_in_the_documentation():
     import parsers.evaluation.terminal
 
-    drawn = draw_tree(parse_of(FORMS, HEADS, GOLD, SHARES), color=False).splitlines()
+    drawn = draw_tree(parse_of(FORMS, HEADS, GOLD, SHARES, **LABELS), color=False).splitlines()
     for line in drawn[1:-1]:
         assert f"    {line}\n" in parsers.evaluation.terminal.__doc__
     assert drawn[0] == "made-up.conllu:7"
-    assert drawn[-1].startswith("6 of 7 heads right · tree 0.45, entropy 1.23")
+    assert drawn[-1] == "6 of 7 heads right, 1 wrong label · tree 0.45, entropy 1.23 · ━ wrong  ╌ gold"
+
+
+def test_without_labels():
+    drawn = draw_tree(parse_of(FORMS, HEADS, GOLD, SHARES, gold_labels=LABELS["gold_labels"]), color=False)
+    assert drawn.splitlines()[1:] == [
+        "            root",
+        " ╭──────╮    │    ┏━━━━━━━━━━━┓",
+        " │   ╭──┤╭──╮│╭──╮┃    ╭─────╮┃",
+        " ▼   ▼  │▼  │▼│  ▼┃    ▼     │▼",
+        "the old man saw stars with glasses",
+        ".99 .99 .98 1.0  .97  .96    .55",
+        "              ╎               ▲",
+        "              ╰╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╯",
+        "6 of 7 heads right · tree 0.45, entropy 1.23 · ━ wrong  ╌ gold",
+    ]
+
+
+def test_a_wrong_label_is_told_from_a_wrong_head():
+    drawn = draw_tree(parse_of(FORMS, HEADS, GOLD, SHARES, **LABELS))
+    assert "\x1b[35mobl\x1b[0m" in drawn and "\x1b[32mobj\x1b[0m" in drawn  # magenta, and the gold one green
+    assert "\x1b[31mnmod\x1b[0m" in drawn and "\x1b[2mdet\x1b[0m" in drawn
+    assert "\x1b[31mstars" not in drawn and SGR.sub("", drawn) == draw_tree(
+        parse_of(FORMS, HEADS, GOLD, SHARES, **LABELS), color=False
+    )
+    branches = draw_tree(parse_of([form * 3 for form in FORMS], HEADS, GOLD, SHARES, **LABELS), 60, False).splitlines()
+    assert branches[5] == "5 .97 ≠ ╰──┬╴starsstarsstars  obl  gold: obj"
+    assert branches[7] == "7 .55 ✗    ┗━━┴╸glassesglas…  nmod  gold: 4 sawsawsaw, obl"
+    assert branches[1] == "1 .99      ╭───╴thethethe  det"
+    unknown = {**LABELS, "gold_labels": ["_", "_", "_", "_", "_", "_", "obl"]}
+    assert "\x1b[35m" not in draw_tree(parse_of(FORMS, HEADS, GOLD, SHARES, **unknown))
+    assert "\x1b[35m" not in draw_tree(parse_of(FORMS, HEADS, None, SHARES, labels=LABELS["labels"]))
+
+
+def test_long_labels_are_cut_where_there_is_no_room():
+    forms, heads, labels = ["a"] * 12, [0, *[1] * 11], ["root", *["nsubj:pass"] * 11]
+    wide, narrow, lines = (draw_tree(parse_of(forms, heads, labels=labels), width, False) for width in (140, 80, 60))
+    assert wide.count("nsubj:pass") == 11
+    assert narrow.count("nsub…") == 11 and "▼" in narrow
+    assert lines.count("nsubj:pass") == 11 and "▼" not in lines
 
 
 def test_colours():
@@ -81,7 +126,8 @@ def test_columns_agree_with_rich(form):
 def test_control_characters_are_harmless():
     forms = ["\x1b[31mred", "\x00", "\x9b2J", "a\nb\rc", "\u202eevil", "\x7f", "\u2028", "\ud800", "a\tb"]
     for width in (80, 20):
-        parse = parse_of(forms, [0, *[1] * 8], file="\x1b]0;title\x07.conllu")
+        labels = {"labels": forms, "gold_labels": forms[::-1]}
+        parse = parse_of(forms, [0, *[1] * 8], [0, *[1] * 7, 2], file="\x1b]0;title\x07.conllu", **labels)
         drawn = draw_tree(parse, width, color=False)
         assert all(char == "\n" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in drawn)
         drawn.encode()
@@ -90,7 +136,7 @@ def test_control_characters_are_harmless():
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_nothing_is_wider_than_asked_for(width):
-    for parse in made_up_parses(60, seed=width, longest=60):
+    for parse in [*made_up_parses(60, width, longest=60), *made_up_parses(60, width, longest=60, labels=True)]:
         for color in (False, True):
             drawn = SGR.sub("", draw_tree(parse, width, color))
             assert max(map(cell_len, drawn.splitlines())) <= width
@@ -133,6 +179,7 @@ def test_projective_trees_have_no_crossings():
 def test_any_text(forms, rng, width):
     heads = [rng.randrange(word) for word in range(1, len(forms) + 1)]  # crossing arcs, several roots
     gold = [rng.randrange(-1, word) for word in range(1, len(forms) + 1)]
-    drawn = draw_tree(parse_of(forms, heads, gold), width, color=False)
+    labels = {"labels": rng.sample(forms, len(forms)), "gold_labels": forms} if rng.random() < 0.5 else {}
+    drawn = draw_tree(parse_of(forms, heads, gold, **labels), width, color=False)
     assert all(sum(map(columns, line)) <= width for line in drawn.split("\n"))
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", drawn)
