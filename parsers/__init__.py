@@ -120,8 +120,7 @@ MODELS = {
         Option("--reconstruction-start", WEIGHT, 0.1, "W", "in the first epoch (0.1)"),
         Option("--anneal", SHARE, 0.2, "SHARE", "of the epochs, until weights are final (0.2)"),
         Option("--mask", SHARE, 0.3, "P", "hide words and tags of unlabelled sentences (0.3)"),
-        Option("--negatives", NATURAL, 1000, "N",
-               "negative samples per step; 0 or beyond the vocabulary: all words (1000)"),
+        Option("--negatives", NATURAL, 1000, "N", "negative samples per step; 0: all words (1000)"),
     )),
     "gap": Model("parsers.gap:GAP", uses_unlabeled=True, options=(
         Option("--theta", ("words", "tags"), "tags", None, "what heads generate (tags, and where they are)"),

@@ -49,7 +49,7 @@ COMMON = {
     "training": (
         Option("--epochs", COUNT, 100, "N", "at most, in each stage (100)"),
         Option("--patience", COUNT, 15, "N", "epochs without a better dev score (15)"),
-        Option("--stop-on", ("uas", "las"), "uas", None, "that score: heads, or heads with labels (uas)"),
+        Option("--stop-on", ("uas", "las"), "uas", None, "that score: heads, or heads with labels (uas)", rare=True),
         Option("--label-weight", number(float, 0, 1e6), 1.0, "W", "of the labels' loss; 0: no labels (1)", before=0.0),
         Option("--batch-size", COUNT, 4, "N", "sentences per step, all processes counted (4)"),
         Option("--unlabeled-batch-size", COUNT, 32, "N", "(32)", rare=True),

@@ -209,7 +209,9 @@ def test_report_without_labels(runs, tmp_path, capfd):
     found = tmp_path / "x.json"
     main("3", runs, "--json", found, "--confidence", "--draw=2")
     report, figures = capfd.readouterr().out.replace(str(runs), ""), json.loads(found.read_text())
-    assert "LAS" not in report and "label" not in report and "las" not in figures and "by_label" not in figures
+    assert (
+        "LAS" not in report and "right head, label" not in report and "las" not in figures and "by_label" not in figures
+    )
     assert "labels" not in figures["parses"][0]
 
 

@@ -43,7 +43,13 @@ def chain(example: Example, words: int) -> Example:
 
     heads = np.arange(-1, words)
     return Example(
-        *map(repeated, (example.words, example.pos, example.xpos, example.feats)), None, heads, [], [False] * words
+        *map(repeated, (example.words, example.pos, example.xpos, example.feats)),
+        None,
+        heads,
+        [],
+        None,
+        [],
+        [False] * words,
     )
 
 
