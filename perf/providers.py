@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 import tritree
-from perf.cases import K
+from perf.cases import OPERATIONS, K, Size
+from perf.timing import take_turns
 from tritree.conventions import live_words
 
 Step = Callable[[], object]
@@ -180,3 +181,27 @@ def check(operation: str, answer, right) -> None:
     answer, right = ((x,) if isinstance(x, Tensor) else x for x in (answer, right))
     for actual, exact in zip(answer, right, strict=True):
         torch.testing.assert_close(actual.detach().cpu().double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def compare(
+    providers: list, size: Size, operation: str, seconds: float, missing: set[str], on="cpu"
+) -> dict[str, float]:
+    """Best seconds per call of each provider, measured in alternation; the first one is tritree. A wrong answer gets
+    no time, and is an AssertionError if it is tritree's. ``missing`` gets why there is no time."""
+    scores, lengths = size.batch(on)
+    right = expected(operation, scores, lengths)
+    steps = {}
+    for provider in providers:
+        if provider.missing:
+            missing.add(provider.missing)
+            continue
+        step = provider.steps(scores, lengths)[operation]
+        try:
+            check(operation, provider.answer(operation, step()), right)
+        except AssertionError:
+            if provider is providers[0]:
+                raise
+            missing.add(f"{provider.name}, {size.label}, {OPERATIONS[operation]}: a wrong answer, so no time")
+            continue
+        steps[provider.name] = step
+    return {name: timing.best for name, timing in take_turns(steps, seconds).items()}

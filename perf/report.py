@@ -53,7 +53,9 @@ class Report:
     def _table(self) -> Table:
         names = list(dict.fromkeys(name for times in self.seconds.values() for name in times))
         ours, *peers = names
-        table = Table(title="Time per batch, one thread, best round; how many times faster than each peer")
+        table = Table(
+            title="Time per batch, one thread, best round, in alternation; how many times faster than each peer"
+        )
         for column in ("size", "operation", ours, *(f"{c}{p}" for p in peers for c in ("", "× "))):
             table.add_column(column, justify="left" if column in ("size", "operation") else "right")
         for (size, operation), times in self.seconds.items():

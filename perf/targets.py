@@ -14,8 +14,7 @@ from rich.progress import track
 from rich.table import Table
 
 from perf.cases import MIXED, Size, uniform
-from perf.providers import Supar, TorchStruct, Tritree, check, expected
-from perf.timing import take_turns
+from perf.providers import Supar, TorchStruct, Tritree, compare
 
 TARGETS = [
     # size, operation, at least so many times faster than supar 1.1.4, and than torch-struct 0.5
@@ -30,16 +29,11 @@ TARGETS = [
 
 def measure(size: Size, operation: str, seconds: float) -> dict[str, float]:
     """Best seconds per call of each provider. Its answer is checked first."""
-    scores, lengths = size.batch()
-    right = expected(operation, scores, lengths)
-    steps = {}
-    for provider in (Tritree("numba"), Supar(), TorchStruct()):
-        if provider.missing:
-            sys.exit(f"perf.targets: {provider.missing}")
-        step = provider.steps(scores, lengths)[operation]
-        check(operation, provider.answer(operation, step()), right)
-        steps[provider.name] = step
-    return {name: timing.best for name, timing in take_turns(steps, seconds).items()}
+    missing: set[str] = set()
+    best = compare([Tritree("numba"), Supar(), TorchStruct()], size, operation, seconds, missing)
+    if missing:
+        sys.exit(f"perf.targets: {min(missing)}")
+    return best
 
 
 def times_faster(ratio: float, target: int | None) -> str:

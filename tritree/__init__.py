@@ -8,8 +8,8 @@
 >>> dist = tritree.TreeCRF(scores, lengths)
 >>> loss = -dist.log_prob(heads).mean()
 
-Functions: log_partition, marginals, viterbi, topk, max_marginals, sample, relaxed_tree, constrain. Distribution:
-TreeCRF, with log_prob, marginals, mode, mbr, topk, max_marginals, entropy, cross_entropy, sample, and
+Functions: log_partition, marginals, viterbi, topk, max_marginals, sample, relaxed_tree, constrain, projectivize.
+Distribution: TreeCRF, with log_prob, marginals, mode, mbr, topk, max_marginals, entropy, cross_entropy, sample, and
 torch.distributions.kl_divergence.
 
 They take scores of any batch shape on a CPU (Numba kernels) or a CUDA GPU (Triton kernels). The conventions are in
@@ -18,7 +18,9 @@ tritree.conventions, the algorithm is in tritree.rules, the operators of torch a
 
 from tritree.api import log_partition, marginals, max_marginals, relaxed_tree, sample, topk, viterbi
 from tritree.crf import TreeCRF
-from tritree.trees import constrain
+from tritree.trees import constrain, projectivize
+
+__version__ = "0.1.0"  # pyproject.toml reads it here
 
 __all__ = [
     "TreeCRF",
@@ -26,6 +28,7 @@ __all__ = [
     "log_partition",
     "marginals",
     "max_marginals",
+    "projectivize",
     "relaxed_tree",
     "sample",
     "topk",

@@ -173,8 +173,7 @@ def relaxed_tree(
         scores: as in :func:`log_partition`. Several words may hang from ROOT.
         lengths: ``[*batch]``, integers: the number of words, ROOT not counted. Default: N − 1.
         temperature: positive. The smaller, the closer to the best tree, and the steeper.
-        backend: None is ``"numba"`` on the CPU. There is no Triton kernel: on CUDA, None is ``"reference"``, plain
-            torch, whose memory grows with N³ when a gradient is asked for.
+        backend: as in :func:`log_partition`. The memory of ``"reference"`` grows with N³ when a gradient is asked for.
 
     Returns:
         ``[*batch, N, N]``, each entry between 0 and 1; the column of each word sums to one. 0 in dead cells and where
@@ -183,9 +182,5 @@ def relaxed_tree(
     flat, flat_lengths = flatten(scores, check_scores(scores, lengths))
     if isinstance(temperature, bool) or not isinstance(temperature, Real) or not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be a positive number, got {describe(temperature)}")
-    resolved = resolve_backend(backend, scores)
-    if backend == "triton":
-        raise ValueError("relaxed_tree has no Triton kernel: leave backend out, or use backend='reference'")
-    if resolved == "triton":
-        resolved = "reference"
-    return operators.call("relaxed", resolved, flat, flat_lengths, float(temperature)).reshape(scores.shape)
+    backend = resolve_backend(backend, scores)
+    return operators.call("relaxed", backend, flat, flat_lengths, float(temperature)).reshape(scores.shape)

@@ -75,13 +75,18 @@ def check_scores(scores: Tensor, lengths: Tensor | None) -> Tensor:
     batch = scores.shape[:-2]
     if lengths is None:
         return torch.full(batch, scores.shape[-1] - 1, dtype=torch.int64, device=scores.device)
+    return check_batch_lengths(lengths, scores, batch, "scores")
+
+
+def check_batch_lengths(lengths: Tensor, tensor: Tensor, batch: torch.Size, name: str) -> Tensor:
+    """Shape, dtype and device of lengths that belong to a tensor of this name; returns them as int64."""
     if not isinstance(lengths, Tensor) or not is_integer(lengths):
         kind = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
         raise ValueError(f"lengths must be an integer tensor of shape {list(batch)}, got {kind}")
     if lengths.shape != batch:
-        raise ValueError(f"lengths must have the batch shape of scores, {list(batch)}, got {list(lengths.shape)}")
-    if lengths.device != scores.device:
-        raise ValueError(f"lengths are on {lengths.device}, scores on {scores.device}: move one to the other")
+        raise ValueError(f"lengths must have the batch shape of {name}, {list(batch)}, got {list(lengths.shape)}")
+    if lengths.device != tensor.device:
+        raise ValueError(f"lengths are on {lengths.device}, {name} on {tensor.device}: move one to the other")
     return lengths if lengths.dtype == torch.int64 else lengths.long()
 
 

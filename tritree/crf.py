@@ -17,7 +17,7 @@ from tritree.conventions import (
     live_words,
     result_dtype,
 )
-from tritree.trees import ProjectiveTree, check_heads, constrain
+from tritree.trees import ProjectiveTree, check_heads, constrain, sentence_name
 
 
 class TreeCRF(Distribution):
@@ -200,7 +200,7 @@ class TreeCRF(Distribution):
         bad = live_arcs(self.lengths, self.event_shape[0]) & ((s != s) | (s == torch.inf))
         if bad.any():
             *b, h, m = bad.nonzero()[0].tolist()
-            raise ValueError(f"{_sentence(b)}the score of arc {h} → {m} is {s[(*b, h, m)].item()}")
+            raise ValueError(f"{sentence_name(b)}the score of arc {h} → {m} is {s[(*b, h, m)].item()}")
 
     def _validate_sample(self, value: Tensor) -> None:
         if self.support.check(value).all():
@@ -209,11 +209,7 @@ class TreeCRF(Distribution):
             if words.any():
                 *b, m = words.nonzero()[0].tolist()
                 head = value[(*b, m)].item()
-                raise ValueError(f"{_sentence(b)}heads are no projective tree: word {m} with head {head} {fault}")
-
-
-def _sentence(index: list[int]) -> str:
-    return f"sentence {index[0] if len(index) == 1 else tuple(index)}: " if index else ""
+                raise ValueError(f"{sentence_name(b)}heads are no projective tree: word {m} with head {head} {fault}")
 
 
 def common_dtype(p: TreeCRF, q: TreeCRF) -> torch.dtype:
@@ -235,7 +231,7 @@ def cross_entropy_float64(p: TreeCRF, q: TreeCRF) -> Tensor:
         unequal = p.lengths != q.lengths
         if unequal.any():
             b = unequal.nonzero()[0].tolist()
-            raise ValueError(f"{_sentence(b)}the distributions differ in length")
+            raise ValueError(f"{sentence_name(b)}the distributions differ in length")
     (log_z_p, mu), log_z_q = p._inside_outside(), q.log_partition_float64
 
     live = live_arcs(q.lengths, q.event_shape[0])

@@ -10,8 +10,8 @@ An operator takes scores [B, N, N] and lengths [B]; api.py brings other shapes h
     topk(scores, lengths, k, single_root)                    best [B, k], heads [B, k, N]
     max_marginals(scores, lengths, single_root)              [B, N, N]
     sample(scores, lengths, seed, num_samples, single_root)  heads [S, B, N]
-    relaxed(scores, lengths, temperature)                    A [B, N, N]                       (no Triton kernel yet)
-    relaxed_gradient(scores, lengths, grad, temperature)     Σ grad · dA/ds   [B, N, N]        (no Triton kernel yet)
+    relaxed(scores, lengths, temperature)                    A [B, N, N]
+    relaxed_gradient(scores, lengths, grad, temperature)     Σ grad · dA/ds   [B, N, N]
 
 Derivatives. ∂log Z/∂s = μ, so the first derivative is a product with an output that is there already. The derivative
 of μ is the Hessian of log Z; it is symmetric, so the vector–Jacobian product that autograd asks for is the directional

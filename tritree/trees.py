@@ -6,7 +6,10 @@ from torch.distributions import constraints
 
 from tritree import operators
 from tritree.backends import kernels
-from tritree.conventions import check_arcs, check_lengths, is_integer, live_words
+from tritree.conventions import check_arcs, check_batch_lengths, check_lengths, is_integer, live_words
+from tritree.projective import lift
+
+CROSSING = "has an arc that crosses another (tritree.projectivize lifts such arcs)"
 
 
 def constrain(scores: Tensor, heads: Tensor) -> Tensor:
@@ -44,6 +47,52 @@ def check_heads(heads: Tensor, scores: Tensor) -> Tensor:
     return heads.to(torch.int64)
 
 
+def projectivize(heads: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """Projective trees near the given ones: the shortest non-projective arc is lifted to the head of its head, until
+    none is left (Nivre & Nilsson 2005).
+
+    Args:
+        heads: ``[*batch, N]``, integers: whole trees, projective or not. Position 0 and the padding stay as they are.
+        lengths: ``[*batch]``: the number of words, ROOT not counted. Default: all words up to the last one that has a
+            head.
+
+    Returns:
+        New heads, int64, of the same shape and on the same device. Trees that are projective are unchanged, and a tree
+        with one root keeps it. Sentences without any head (−1 throughout) have no tree and are unchanged, too.
+
+    Heads are read on the CPU: on CUDA this synchronises. What is no tree is a ValueError.
+    """
+    if not isinstance(heads, Tensor) or not is_integer(heads):
+        kind = heads.dtype if isinstance(heads, Tensor) else type(heads).__name__
+        raise ValueError(f"heads must be an integer tensor, got {kind}")
+    if heads.dim() == 0 or heads.shape[-1] == 0:
+        raise ValueError(f"heads must have shape [*batch, N] with N ≥ 1 (ROOT first), got {list(heads.shape)}")
+    N = heads.shape[-1]
+    result = heads.to("cpu", torch.int64, copy=True)
+    known = (result >= 0) & (torch.arange(N) > 0)
+    if lengths is None:
+        lengths = torch.where(known, torch.arange(N), 0).amax(-1)
+    else:
+        lengths = check_batch_lengths(lengths, heads, heads.shape[:-1], "heads").cpu()
+        check_lengths(lengths, N)
+        lengths = torch.where((known & live_words(lengths, N)).any(-1), lengths, 0)
+    faults = ProjectiveTree(lengths, single_root=False).faults(result)
+    crossing = faults.pop(CROSSING).any(-1)
+    for fault, words in {"has no head": live_words(lengths, N) & ~known, **faults}.items():
+        if words.any():
+            *b, m = words.nonzero()[0].tolist()
+            raise ValueError(f"{sentence_name(b)}heads are no tree: word {m} {fault}")
+    for b in crossing.nonzero().tolist():
+        live = (*b, slice(1, int(lengths[tuple(b)]) + 1))
+        result[live] = torch.tensor(lift(result[live].tolist())[0])
+    return result.to(heads.device)
+
+
+def sentence_name(index: list[int]) -> str:
+    """The beginning of an error about one sentence of a batch."""
+    return f"sentence {index[0] if len(index) == 1 else tuple(index)}: " if index else ""
+
+
 class ProjectiveTree(constraints.Constraint):
     """Heads that form a projective tree; or, with some words left free (−1), known heads that have none of the faults.
 
@@ -72,8 +121,9 @@ class ProjectiveTree(constraints.Constraint):
         word = live_words(self.lengths, N)
         known = word & (heads >= 0)
         last = self.lengths.clamp(max=N - 1).unsqueeze(-1)  # in range, since heads are used as indices below
-        out_of_range = word & ((heads < -1) | (heads > last) | (heads == m))
-        h = torch.where(known & ~out_of_range, heads, m)  # without an arc: the span of the word alone
+        out_of_range, itself = word & ((heads < -1) | (heads > last)), word & (heads == m)
+        has_arc = known & ~out_of_range & ~itself
+        h = torch.where(has_arc, heads, m)  # without an arc: the span of the word alone
 
         # Arcs cross when one begins inside the other and ends outside of it.
         left, right = torch.minimum(h, m), torch.maximum(h, m)
@@ -81,12 +131,12 @@ class ProjectiveTree(constraints.Constraint):
         crosses = (begins_inside & (right.unsqueeze(-1) < right.unsqueeze(-2))).any(-1)
 
         # Follow the heads, twice as many steps each time: a word that does not reach ROOT or a free word is in a cycle.
-        ancestor = torch.where(known & ~out_of_range, h, 0)
+        ancestor = torch.where(has_arc, h, 0)
         for _ in range(max(N - 1, 1).bit_length()):
             ancestor = ancestor.gather(-1, ancestor)
         cycle = word & (ancestor != 0)
 
-        faults = {"is out of range": out_of_range, "has an arc that crosses another": crosses, "is in a cycle": cycle}
+        faults = {"is its own head": itself, "is out of range": out_of_range, CROSSING: crosses, "is in a cycle": cycle}
         if self.single_root:
             root_child = known & (heads == 0)
             faults["is a second child of ROOT"] = root_child & (root_child.cumsum(-1) > 1)

@@ -27,7 +27,7 @@ from perf.providers import check, expected, providers
 from perf.report import OUTPUT, milliseconds
 
 GPU_SIZES = (*SIZES, uniform(128, 40), uniform(128, 100))
-"""Those of the CPU, and the two of perf/gpu/model.py's predictions."""
+"""Those of the CPU, and the two of perf.gpu.report's predictions."""
 
 WARM_UP = 3
 

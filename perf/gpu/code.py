@@ -31,7 +31,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import tritree.gpu
-from perf.gpu.machine_code import Code, Loop, from_amd, from_nvidia
+from perf.gpu.machine_code import Code, from_amd, from_nvidia
 from tritree.conventions import result_dtype
 from tritree.gpu import backend
 
@@ -52,7 +52,6 @@ Job = tuple[str, str, dict, dict, dict]  # target, kernel, signature, constants,
 class Compiled(NamedTuple):
     facts: dict
     code: Code
-    inner: Loop
 
 
 def jit_functions() -> dict[str, JITFunction]:
@@ -92,6 +91,9 @@ def jobs(target: str, dtype: torch.dtype, N: int) -> list[Job]:
         backend.viterbi(scores, lengths, False)
         backend.max_marginals(scores, lengths, False)
         backend.sample(scores, lengths, torch.tensor([0]), 1, False)
+        backend.topk(scores, lengths, 8, False)
+        backend.relaxed(scores, lengths, 1.0)
+        backend.relaxed_gradient(scores, lengths, scores.to(result_dtype(dtype)), 1.0)
     return recorded
 
 
@@ -130,7 +132,8 @@ def look_at(binary, launch: dict) -> Compiled:
     inner = max(code.innermost_loops(), key=lambda loop: (len(loop.body & loads), -loop.header))
     inner_loads, inner_exp2 = len(inner.body & loads), len(inner.body & code.find(exp2))
     numbers = 3 if launch["kernel"] == "outside_kernel" else 2
-    has_terms = launch.get("SAMPLE", True)  # a walk along back-pointers goes through no sum
+    # Walks along back-pointers go through no sum.
+    has_terms = launch.get("SAMPLE", launch["kernel"] != "read_kernel")
     facts = {
         **resources,
         "shared_memory": binary.metadata.shared,
@@ -140,23 +143,25 @@ def look_at(binary, launch: dict) -> Compiled:
         # Whether a path without a barrier leads from a store to the next turn of the loop, or from a load to a store.
         "store_to_next_turn": header in code.reach(body & stores, without=barriers),
         "load_to_store": bool(stores & code.reach(body & loads, without=barriers)),
-        # A term has one exp2 or, where there is none (max), one load for each of its numbers.
+        # A term has one exp2 or, where there is none (max, candidates), one load for each of its numbers.
         "inner_terms": (inner_exp2 or inner_loads // numbers) if has_terms else 0,
         "inner_instructions": len(inner.body),
         "inner_loads": inner_loads,
         "inner_exp2": inner_exp2,
     }
-    return Compiled(launch | facts, code, inner)
+    return Compiled(launch | facts, code)
 
 
-def nvidia(binary) -> tuple[Code, dict]:
+def dump(binary, option: str) -> str:
+    """What cuobjdump says of a kernel."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary.asm["cubin"])
         file.flush()
-        usage, listing = (
-            subprocess.run([CUOBJDUMP, option, file.name], capture_output=True, text=True, check=True).stdout
-            for option in ("--dump-resource-usage", "-sass")
-        )
+        return subprocess.run([CUOBJDUMP, option, file.name], capture_output=True, text=True, check=True).stdout
+
+
+def nvidia(binary) -> tuple[Code, dict]:
+    usage, listing = dump(binary, "--dump-resource-usage"), dump(binary, "-sass")
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", usage)}
     code = from_nvidia(listing)
     constant = sum("CONSTANT" in code.instructions[k].op for k in code.find("LDG"))

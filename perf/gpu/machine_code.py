@@ -82,22 +82,6 @@ class Code:
                 stack += self.after[k]
         return seen
 
-    def shortest(self, starts: Iterable[int], goal: int) -> list[int]:
-        """The shortest path from one of the starts to the goal, without its ends."""
-        paths = [[k] for k in starts]
-        seen = set()
-        while paths:
-            longer = []
-            for path in paths:
-                for k in self.after[path[-1]]:
-                    if k == goal:
-                        return path[1:]
-                    if k not in seen:
-                        seen.add(k)
-                        longer.append([*path, k])
-            paths = longer
-        return []
-
     @cached_property
     def loops(self) -> list[Loop]:
         """All loops, outer ones before those in them."""

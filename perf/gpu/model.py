@@ -12,8 +12,9 @@ of shared memory.)
 
 **Time**, for B ≤ 132 sentences, one program each. There are 132 multiprocessors at 1.755 GHz, so all programs run at
 once, in one wave, each alone on its multiprocessor with its four schedulers: latency matters, and occupancy does not.
-One warp is simulated on the machine code. Instructions are issued in order, one per cycle (where there are more than
-four warps, each has its share of the cycles), each when
+What one warp executes, for a random sentence, is known instruction by instruction (executed.py). The model is when:
+instructions are issued in order, one per cycle (where there are more than four warps, each has its share of the
+cycles), each when
 
     its operands are ready    5 cycles after an arithmetic instruction, 24 after exp2 and the like, 41 after a load
                               that hits L1, 263 after one that hits L2
@@ -21,16 +22,11 @@ four warps, each has its share of the cycles), each when
                               multiprocessor); loads and stores share one path, 2 cycles per warp (128 bytes per
                               cycle, and rows are not aligned), or longer where L2 delivers them (24 bytes per cycle)
 
-and a barrier takes 40 cycles. Loads of an inner loop hit L1 (192 KB) in proportion to the part of the sentence's chart
-that fits there (half of it is in use), and else L2; all others, of scores and of what was just written, hit L2.
+and a barrier takes 40 cycles. Loads of inner loops hit L1 (192 KB) in proportion to the part of the sentence's chart
+that fits there (half of it is in use), and else L2; all others, of scores and of what was just written, hit L2. A
+launch takes 4 µs.
 
-    diagonals    the inner loop, as often as the diagonal has splits (inside) or wider spans (outside), and the
-                 shortest way through the remaining code from diagonal to diagonal
-    walks        the code of a round, for each round, and for samples the two inner loops, as often as the widest item
-                 has splits. Rounds and widths are the largest among the best trees of 128 random sentences
-    launch       4 µs per kernel
-
-Not in the model: diagonal 0, the sum of the column maxima, memory beyond L2, the host.
+Not in the model: memory beyond L2, the host, other warps' paths through the code.
 
 All of these figures are assumptions. The cache latencies are close to those of microbenchmarks of the H100 (Luo et al.,
 "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", 2024).
@@ -39,14 +35,14 @@ All of these figures are assumptions. The cache latencies are close to those of 
 import functools
 import math
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import tritree
-from perf.cases import uniform
 from perf.gpu.code import Compiled
+from perf.gpu.executed import Executed
 from perf.gpu.machine_code import Instruction
 
-BATCH, LENGTHS = 128, (40, 100)
+BATCH = 128
 
 MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 4, 1.755e9
 LAUNCH = 4e-6
@@ -60,7 +56,6 @@ SHARED_KB = {"cuda:80": 164, "cuda:90": 228, "cuda:100": 228, "hip:gfx942": 64}
 def assumptions() -> dict:
     return {
         "batch": BATCH,
-        "lengths": LENGTHS,
         "sms": MULTIPROCESSORS,
         "clock": CLOCK / 1e9,
         "arithmetic": ARITHMETIC,
@@ -104,41 +99,24 @@ def round_up(x: int, unit: int) -> int:
     return -(-x // unit) * unit
 
 
-def seconds(kernel: Compiled, l: int) -> float:
-    """The time of one launch over BATCH sentences of l words."""
+def seconds(executed: Executed, kernel: Compiled) -> float:
+    """The time of one launch over BATCH sentences."""
     assert BATCH <= MULTIPROCESSORS
-    facts, code, inner = kernel
-    N = l + 1
-    in_use = N * facts["PLANES"] * facts["PITCH"] * 4 / 2
+    in_use = (executed.words + 1) * kernel.facts["PLANES"] * kernel.facts["PITCH"] * 4 / 2
     misses = max(0.0, 1 - L1_BYTES / in_use)
-
-    def cycles(numbers: list[int], turns: int, missing: float) -> int:
-        return issue([code.instructions[k] for k in numbers] * turns, facts["warps"], missing)
-
-    loop = sorted(inner.body)
-    turn = (cycles(loop, 6, misses) - cycles(loop, 2, misses)) / 4
-    header, body, _ = code.outermost_loop()
-    if facts["kernel"] == "walk_kernel":
-        rounds, widths = depth(l)
-        between = cycles([header, *code.shortest([header], header)], 1, 1.0)
-        total = rounds * between
-        if facts["inner_terms"]:
-            total += 2 * widths * turn / facts["inner_terms"]
-    else:
-        way = [header, *code.shortest([header], inner.header), *code.shortest(inner.body & body, header)]
-        between = cycles(way, 1, 1.0)
-        splits = l * (l - 1) / 2  # Σ w − 1, or Σ l − w, over the diagonals 1 ≤ w ≤ l
-        total = l * between + splits * turn * 3 / facts["inner_terms"]
-    return LAUNCH + total / CLOCK
+    inner = set().union(*(loop.body for loop in kernel.code.innermost_loops()))
+    code = kernel.code.instructions
+    steps = ((code[k], misses if k in inner else 1.0) for k in executed.trace)
+    return LAUNCH + issue(steps, executed.warps) / CLOCK
 
 
-def issue(instructions: list[Instruction], warps: int, misses: float) -> int:
-    """The cycle at which the last instruction is issued."""
+def issue(steps: Iterable[tuple[Instruction, float]], warps: int) -> int:
+    """The cycle at which the last instruction is issued. With each one comes the share of loads that miss L1."""
     ready: dict[str, float] = {}
     free: dict[str, float] = {}
     sharing = max(1.0, warps / SCHEDULERS)
     now = 0.0
-    for instruction in instructions:
+    for instruction, misses in steps:
         op = instruction.op
         reads, writes = registers(instruction)
         now = max([now + sharing, *(ready.get(r, 0) for r in reads)])
@@ -156,6 +134,7 @@ def issue(instructions: list[Instruction], warps: int, misses: float) -> int:
     return math.ceil(now)
 
 
+@functools.cache
 def registers(instruction: Instruction) -> tuple[set[str], set[str]]:
     """The registers that are read and written. Results come first: one or two registers, or one and a predicate."""
     op, operands, predicate = instruction
@@ -171,35 +150,3 @@ def registers(instruction: Instruction) -> tuple[set[str], set[str]]:
 
     written = names(" ".join(parts[:results]), pair=bool(wide))
     return names(" ".join([*parts[results:], predicate])), written
-
-
-@functools.cache
-def depth(l: int) -> tuple[int, int]:
-    """Rounds of a walk, and the sum over them of the widest item: the largest of BATCH trees (tritree/gpu/walk.py)."""
-    scores, lengths = uniform(BATCH, l).batch()
-    found = [walk(heads) for heads in tritree.viterbi(scores, lengths)[1].tolist()]
-    return max(rounds for rounds, _ in found), max(widths for _, widths in found)
-
-
-def walk(heads: list[int]) -> tuple[int, int]:
-    """Expand C[0,n] and all that remains of it, round by round."""
-    items, rounds, widths = [(0, len(heads) - 1)], 0, 0
-    while items:
-        rounds += 1
-        widths += max(abs(m - h) for h, m in items)
-        items = [rest for h, m in items for rest in expand(heads, h, m) if rest[0] != rest[1]]
-    return rounds, widths
-
-
-def expand(heads: list[int], h: int, m: int) -> list[tuple[int, int]]:
-    """C[h,m] is the arc to h's farthest modifier k, and C[k,m], and what is between h and k: C[h,q] and C[k,q±1]."""
-    side = 1 if m > h else -1
-    k = next(k for k in range(m, h, -side) if heads[k] == h)
-    # q is the last word on k's side that belongs to h.
-    q = h
-    for x in range(h + side, k, side):
-        top = x
-        while top not in (h, k):
-            top = heads[top]
-        q = x if top == h else q
-    return [(k, m), (h, q), (k, q + side)]

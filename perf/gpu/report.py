@@ -1,11 +1,13 @@
-"""The GPU kernels without a GPU: they are compiled, their machine code is read, and a model gives their time.
+"""The GPU kernels without a GPU: they are compiled, the machine code is read, that of sm_90 is executed in an emulator
+(perf/gpu/emulator), and a model gives its time.
 
-python -m perf.gpu.report                       all kernels for sm_80, sm_90, sm_100 and gfx942, in a minute or two
+python -m perf.gpu.report                       all kernels for sm_80, sm_90, sm_100 and gfx942, in a few minutes
 python -m perf.gpu.report --arch sm_90          one machine
+python -m perf.gpu.report --sentences 264       with the tiles that so many sentences get
 python -m perf.gpu.report --json report.json    the same as a file
 
 float32 scores. Times are predictions of perf/gpu/model.py for 128 sentences on an H100: a model, never a measurement.
-It simulates one warp on the machine code, issuing in order, with
+It takes the instructions that a warp executed, and issues them in order, with
 
     132 multiprocessors at 1.755 GHz, one program each, so one wave     issue: one instruction per cycle and scheduler
     exp2: 16 per cycle and multiprocessor, 24 cycles each               arithmetic: 5 cycles
@@ -17,6 +19,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich import box
@@ -37,6 +40,11 @@ NAMES = {
     ("inside_kernel", 2, 10): "max-marginals, inside",
     ("outside_kernel", 2, 10): "max-marginals, outside",
     ("walk_kernel", True, 10): "sampling, walk",
+    ("topk_kernel", None, 4): "k best trees, inside",
+    ("read_kernel", None, 4): "k best trees, read",
+    ("inside_kernel", 3, 10): "relaxed tree, inside",
+    ("inside_kernel", 4, 20): "its gradient, inside",
+    ("outside_kernel", 4, 20): "its gradient, outside",
 }
 OPERATIONS = {
     "log partition": ["inside"],
@@ -45,34 +53,54 @@ OPERATIONS = {
     "best tree": ["viterbi, back-pointers", "viterbi, walk"],
     "best tree with each arc": ["max-marginals, inside", "max-marginals, outside"],
     "one sample": ["inside, states kept", "sampling, walk"],
+    "relaxed tree": ["relaxed tree, inside", "outside"],
+    "gradient of the relaxed tree": ["its gradient, inside", "its gradient, outside"],
+}
+COMPILED = {
+    "regis-\nters": "registers",
+    "spills": "local_memory",
+    "shared": "shared_memory",
+    "bar-\nriers": "loop_barriers",
 }
 FOOTER = """\
-Two figures in a cell: for {lengths[0]} words and for {lengths[1]}, whose programs differ in size. Both ways of launching, one program per \
+Several figures in a cell: for sentences of {lengths} words, whose programs differ in size. Both ways of launching, one program per \
 sentence and one launch per diagonal, run the same code.
 spills: bytes and instructions; shared: bytes; barriers: per diagonal, or per round of a walk.
-per term: in the inner loop; a term is one summand of one sum. ¹ Following back-pointers sums nothing. ² max has no exp2.
+loop: in the inner loop; a term is one summand of one sum, or one candidate of the k best. ¹ Following back-pointers sums \
+nothing. ² max has no exp2.
+executed: for random sentences ({sentences} at once), all warps of one; instructions for each term of a warp; the share of its lanes whose term is one of \
+the sentence's; 32-byte sectors per request of a warp to memory. ³ Nothing in the code marks a term, or a walk takes what it needs.
 warps: resident of those possible per multiprocessor: W warps for each of min(⌊4⌊16384 / ⌈32 · registers⌉₂₅₆⌋ / W⌋, \
 ⌊shared memory / ⌈use + 1024⌉₁₂₈⌋, ⌊64 / W⌋, 32) programs, where ⌈x⌉ᵤ is x rounded up to a multiple of u; on gfx942 \
 ⌊512 / ⌈registers⌉₈⌋ ≤ 8 waves on each of 4 SIMDs. r: the registers bound it, s: the shared memory.
 µs: A MODEL of an H100 with B = {batch}, not a measurement: no kernel has run on a GPU. {sms} multiprocessors at {clock:.3f} \
-GHz, one program each, one wave; a warp issues in order, one instruction per cycle, and waits {arithmetic} cycles for arithmetic, \
+GHz, one program each, one wave; a warp issues what it executed in order, one per cycle, and waits {arithmetic} cycles for arithmetic, \
 {special} for exp2 (16 per cycle and multiprocessor), {l1} for loads from L1, {l2} from L2 ({path} cycles of the load path per \
-warp; {bandwidth} bytes per cycle from L2), {barrier} at a barrier; {launch:.0f} µs per launch. More in perf/gpu/model.py.
-³ The model is one of an H100, so of sm_90 code."""  # noqa: E501
+warp; {bandwidth} bytes per cycle from L2), {barrier} at a barrier; {launch:.0f} µs per launch. More in perf/gpu/model.py."""  # noqa: E501
 
 
 def kernel_name(facts: dict) -> str:
     return NAMES[facts["kernel"], facts.get("SEMIRING", facts.get("SAMPLE")), facts["PLANES"]]
 
 
-def collect(archs: list[str], console: Console) -> list[dict]:
+def collect(archs: list[str], lengths: list[int], sentences: int, console: Console) -> list[dict]:
     """One row per architecture, kernel and length."""
     import torch
 
+    from perf.gpu import emulator
     from perf.gpu.code import compile_all, jobs
-    from perf.gpu.model import LENGTHS, occupancy, seconds
+    from perf.gpu.model import occupancy, seconds
 
-    todo = [(arch, l, job) for arch in archs for l in LENGTHS for job in jobs(TARGETS[arch], torch.float32, l + 1)]
+    executed = {}
+    if "sm_90" in archs and emulator.is_supported():
+        from perf.gpu.executed import execute_all
+
+        each = track(
+            execute_all(lengths, sentences), "executing", len(NAMES) * len(lengths), console=console, transient=True
+        )
+        executed = {(NAMES[one.key], one.words): one for one in each}
+
+    todo = [(arch, l, job) for arch in archs for l in lengths for job in jobs(TARGETS[arch], torch.float32, l + 1)]
     compiled = compile_all([job for *_, job in todo])
     rows = []
     for kernel in track(compiled, "compiling", len(todo), console=console, transient=True):
@@ -84,14 +112,14 @@ def collect(archs: list[str], console: Console) -> list[dict]:
         for key in ("inner_instructions", "inner_exp2", "inner_loads"):
             row[key.replace("inner_", "") + "_per_term"] = facts[key] / terms if terms else None
         row |= {f"occupancy_{key}": value for key, value in occupancy(facts)._asdict().items()}
-        row["model_seconds"] = seconds(kernel, l) if arch == "sm_90" else None
+        one = executed.get((row["kernel"], l)) if arch == "sm_90" else None
+        row["executed_instructions"] = one and one.instructions
+        row["executed_per_term"] = one.instructions / one.terms if one and one.terms else None
+        row["useful_lanes"] = one and one.useful
+        row["sectors_per_request"] = one and one.sectors
+        row["model_seconds"] = seconds(one, kernel) if one else None
         rows.append(row)
     return rows
-
-
-def both(rows: list[dict], form) -> str:
-    """The figures for all lengths, or one where they agree."""
-    return ", ".join(dict.fromkeys(map(form, rows)))
 
 
 def figure(key: str, digits: int = 0, missing: str = "", factor: float = 1.0):
@@ -102,28 +130,54 @@ def exp2(row: dict) -> str:
     return "–²" if row["exp2_per_term"] == 0 else figure("exp2_per_term", 0, "¹")(row)
 
 
+def both(rows: list[dict], form) -> str:
+    """The figures for all lengths, or one where they agree."""
+    return ", ".join(dict.fromkeys(map(form, rows)))
+
+
 def resident(row: dict) -> str:
     mark = {"registers": "r", "shared": "s"}.get(row["occupancy_limit"], "")
     return f"{row['occupancy_warps']}{mark}/{row['occupancy_most']}"
 
 
 def make_table(rows: list[dict]) -> Table:
-    lengths = list(dict.fromkeys(row["words"] for row in rows))
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    table.add_column("float32 scores;\ncompiled, not run", no_wrap=True)
-    per_term = (f"{what}\n/term" for what in ("instr.", "exp2", "loads"))
-    times = (f"MODEL\nl={l}, µs" for l in lengths)
-    for head in ("regis-\nters", "spills", "shared", "bar-\nriers", *per_term, "warps", *times):
-        table.add_column(head, justify="right", no_wrap=True)
+    table = new_table(
+        "float32 scores;\ncompiled", (*COMPILED, "loop: instr.\n/term", "exp2\n/term", "loads\n/term", "warps")
+    )
     for arch in dict.fromkeys(row["arch"] for row in rows):
         table.add_section()
         table.add_row(f"[bold]{arch}[/]")
         for name in NAMES.values():
             here = [row for row in rows if (row["arch"], row["kernel"]) == (arch, name)]
-            columns = [figure(key) for key in ("registers", "local_memory", "shared_memory", "loop_barriers")]
+            columns = [figure(key) for key in COMPILED.values()]
             columns += [figure("instructions_per_term", 1, "¹"), exp2, figure("loads_per_term", 0, "¹"), resident]
-            model = map(figure("model_seconds", 0, "³", 1e6), here)
-            table.add_row(f"  {name}", *(both(here, column) for column in columns), *model)
+            table.add_row(f"  {name}", *(both(here, column) for column in columns))
+    return table
+
+
+def executed_table(rows: list[dict]) -> Table:
+    """What was executed, and the time that the model gives it."""
+    lengths = list(dict.fromkeys(row["words"] for row in rows))
+    columns = {
+        "warp-instr.,\nthousands": figure("executed_instructions", 0, "", 1e-3),
+        "instr.\n/term": figure("executed_per_term", 1, "³"),
+        "lanes in\nuse, %": figure("useful_lanes", 0, "³", 100),
+        "sectors\n/request": figure("sectors_per_request", 1),
+    }
+    heads = ("regis-\nters", "spills", *columns, *(f"MODEL\nl={l}, µs" for l in lengths))
+    table = new_table("sm_90, executed\nin an emulator", heads)
+    for name in NAMES.values():
+        here = [row for row in rows if row["kernel"] == name]
+        cells = [both(here, form) for form in (figure("registers"), figure("local_memory"), *columns.values())]
+        table.add_row(f"  {name}", *cells, *map(figure("model_seconds", 0, "", 1e6), here))
+    return table
+
+
+def new_table(first: str, heads: Iterable[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
     return table
 
 
@@ -132,7 +186,9 @@ def operations(rows: list[dict]) -> list[str]:
     seconds = {(row["kernel"], row["words"]): row["model_seconds"] for row in rows if row["model_seconds"]}
     lengths = list(dict.fromkeys(l for _, l in seconds))
     lines = []
-    for operation, kernels in OPERATIONS.items() if seconds else ():
+    for operation, kernels in OPERATIONS.items():
+        if not all((kernel, l) in seconds for kernel in kernels for l in lengths):
+            continue  # not executed
         times = (f"l = {l}: {1e6 * sum(seconds[kernel, l] for kernel in kernels):.0f} µs" for l in lengths)
         lines.append(f"MODEL, {operation} (" + " + ".join(kernels) + "), " + ", ".join(times))
     return lines
@@ -141,23 +197,30 @@ def operations(rows: list[dict]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", nargs="+", choices=TARGETS, default=list(TARGETS), help="only these machines")
+    parser.add_argument("--words", nargs="+", type=int, default=[40, 100], metavar="N", help="lengths of the sentences")
+    parser.add_argument("--sentences", type=int, default=1, metavar="B", help="how many are executed at once")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     if os.environ.get("TRITON_INTERPRET", "0") != "0":
         print("perf.gpu.report: TRITON_INTERPRET is set, so nothing would be compiled: unset it", file=sys.stderr)
         return 2
     try:
-        from perf.gpu import model
+        from perf.gpu import emulator, model
     except ImportError as error:
         print(f"perf.gpu.report: Triton, which compiles the kernels, cannot be imported: {error}", file=sys.stderr)
         return 2
 
-    rows = collect(args.arch, Console(stderr=True))
-    assumed = model.assumptions()
+    rows = collect(args.arch, args.words, args.sentences, Console(stderr=True))
+    assumed = model.assumptions() | {"lengths": args.words, "sentences": args.sentences}
     # At least 120 columns: in a narrower terminal the table would be cut off.
     console = Console(width=max(Console().width, 120), highlight=False)
     console.print(make_table(rows))
-    for line in [*operations(rows), FOOTER.format(**assumed)]:
+    ran = [row for row in rows if row["executed_instructions"]]
+    if ran:
+        console.print(executed_table(ran))
+    elif "sm_90" in args.arch:
+        console.print(f"Nothing was executed: the emulator works with Triton {emulator.TRITON}, and no other version.")
+    for line in [*operations(rows), FOOTER.format(**assumed | {"lengths": ", ".join(map(str, args.words))})]:
         console.print(line, markup=False)
     if args.json:
         args.json.write_text(json.dumps({"model": assumed, "kernels": rows}, indent=1) + "\n")

@@ -1,10 +1,15 @@
-"""Runs a command in which kernels are compiled. In the tests' own process they are interpreted."""
+"""Where kernels are compiled: processes of their own, since in the tests' process they are interpreted."""
 
+import functools
+import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
+from unittest import mock
 
 # Triton 3.7, which CUDA builds of torch 2.13 require, has one instruction more per term and one barrier more in a walk.
 MORE = int(version("triton").startswith("3.7."))
@@ -17,3 +22,17 @@ def run_compiled(module: str, *arguments: str, **environment: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def call_compiled(function: Callable, *arguments):
+    """The result of a module's function, or its exception, from a process that serves all calls."""
+    return _process().submit(function, *arguments).result()
+
+
+@functools.cache
+def _process() -> ProcessPoolExecutor:
+    process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+    with mock.patch.dict(os.environ):
+        os.environ.pop("TRITON_INTERPRET", None)
+        process.submit(os.getpid).result()  # it starts with the first call
+    return process

@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-import tritree
-from perf.cases import uniform
-from perf.gpu import model, report
+from perf.gpu import emulator, model, report
 from perf.gpu.machine_code import Instruction, from_amd, from_nvidia
 from tests.gpu.compiled import MORE, run_compiled
 
@@ -14,16 +12,22 @@ from tests.gpu.compiled import MORE, run_compiled
 def test_report(tmp_path):
     """The limits are those of test_compile.py, which asserts them for all targets."""
     path = tmp_path / "report.json"
-    shown = run_compiled("perf.gpu.report", "--arch", "sm_90", "--json", str(path))
+    shown = run_compiled("perf.gpu.report", "--arch", "sm_90", "--words", "40", "--json", str(path))
     rows = json.loads(path.read_text())["kernels"]
-    assert {(row["kernel"], row["words"]) for row in rows} == {
-        (kernel, l) for kernel in report.NAMES.values() for l in model.LENGTHS
-    }
+    assert {(row["kernel"], row["words"]) for row in rows} == {(kernel, 40) for kernel in report.NAMES.values()}
     for row in rows:
         assert row["registers"] <= 64 and row["local_memory"] == 0
         assert row["loop_barriers"] <= (3 + MORE if "walk" in row["kernel"] else 2)
-        assert row["instructions_per_term"] is None or row["instructions_per_term"] < 19 + MORE
-        assert row["occupancy_warps"] >= 32 and 1e-6 < row["model_seconds"] < 1e-2
+        assert row["instructions_per_term"] is None or row["instructions_per_term"] <= 25.5 + MORE
+        assert row["occupancy_warps"] >= 32
+        # Those of the k best and of relaxed trees are compiled, and executed in the tests alone.
+        is_executed = not any(name in row["kernel"] for name in ("k best", "relaxed", "its gradient"))
+        assert (row["model_seconds"] is not None) == (emulator.is_supported() and is_executed)
+        if row["model_seconds"] is not None:
+            assert 1e-6 < row["model_seconds"] < 1e-2 and 0 < row["sectors_per_request"] < 32
+            assert row["useful_lanes"] is None or 0 < row["useful_lanes"] <= 1
+            # No fewer than in the loop, which is a part of them.
+            assert row["executed_per_term"] is None or row["executed_per_term"] > row["instructions_per_term"]
         assert row["kernel"] in shown
     assert "MODEL" in shown and "not a measurement" in shown
 
@@ -49,16 +53,19 @@ def test_occupancy(changed, expected):
 
 
 def test_a_warp_waits_for_operands_and_units():
+    def issue(instructions, warps, misses):
+        return model.issue([(instruction, misses) for instruction in instructions], warps)
+
     load = Instruction("LDG.E", " R1, desc[UR4][R2.64+0x10] ")
     use = Instruction("FADD", " R5, R1, R1 ")
     other = Instruction("FADD", " R6, R7, R8 ")
-    assert model.issue([load, other, use], 1, 0.0) == 1 + model.L1
-    assert model.issue([load, other, use], 1, 1.0) == 1 + model.L2
-    assert model.issue([other] * 10, 4, 0.0) == 10
-    assert model.issue([other] * 10, 8, 0.0) == 20
+    assert issue([load, other, use], 1, 0.0) == 1 + model.L1
+    assert issue([load, other, use], 1, 1.0) == 1 + model.L2
+    assert issue([other] * 10, 4, 0.0) == 10
+    assert issue([other] * 10, 8, 0.0) == 20
     exp2 = Instruction("MUFU.EX2", " R9, R10 ")
-    assert model.issue([exp2, exp2], 1, 0.0) == 1 + model.SPECIAL_UNIT
-    assert model.issue([Instruction("BAR.SYNC", " 0x0 ")], 1, 0.0) == 1 + model.BARRIER
+    assert issue([exp2, exp2], 1, 0.0) == 1 + model.SPECIAL_UNIT
+    assert issue([Instruction("BAR.SYNC", " 0x0 ")], 1, 0.0) == 1 + model.BARRIER
 
 
 @pytest.mark.parametrize(
@@ -75,17 +82,6 @@ def test_registers(text, reads, writes):
     op, operands = text.split(" ", 1)
     assert model.registers(Instruction(op, operands)) == (reads, writes)
     assert "P6" in model.registers(Instruction(op, operands, "@!P6"))[0]
-
-
-def test_rounds_of_a_walk():
-    # 0 → 2 → 1, 2 → 3: C[0,3] leaves C[2,3] and C[2,1], which are expanded together.
-    assert model.walk([-1, 2, 0, 2]) == (2, 3 + 1)
-    # A chain draws one arc in each round.
-    assert model.walk([-1, 0, 1, 2, 3]) == (4, 4 + 3 + 2 + 1)
-    scores, lengths = uniform(4, 12).batch()
-    for heads in tritree.viterbi(scores, lengths)[1].tolist():
-        rounds, widths = model.walk(heads)
-        assert rounds <= 12 and widths <= sum(range(13))
 
 
 NVIDIA = """
@@ -127,5 +123,3 @@ def test_loops(code, outer, inner):
     header, body = outer
     assert header in code.reach(body)
     assert header not in code.reach(inner[1], without=code.find("BAR") | code.find("s_barrier"))
-    assert code.shortest([header], inner[0]) == []
-    assert set(code.shortest([header], header)) == body - {header}

@@ -8,7 +8,8 @@ from tritree import reference
 from tritree.conventions import live_arcs
 from tritree.gpu.chart import one_program_per_sentence
 
-NAMES = ["inside", "inside_outside", "tangent", "viterbi", "max_marginals", "sample"]
+NAMES = ["inside", "inside_outside", "tangent", "viterbi", "topk", "max_marginals", "sample"]
+NAMES += ["relaxed", "relaxed_gradient"]
 
 
 def batch(dtype: torch.dtype):
@@ -31,7 +32,7 @@ def test_all_launch_shapes_agree_bitwise(name, dtype):
             assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("name", ["inside", "inside_outside", "viterbi", "max_marginals"])
+@pytest.mark.parametrize("name", ["inside", "inside_outside", "viterbi", "topk", "max_marginals", "relaxed"])
 def test_the_pitch_does_not_matter_bitwise(name):
     scores, lengths = batch(torch.float32)
     padded = torch.full((5, 40, 40), torch.nan)
@@ -41,7 +42,7 @@ def test_the_pitch_does_not_matter_bitwise(name):
         assert torch.equal(a, b[(slice(None), *(slice(size) for size in a.shape[1:]))])
 
 
-@pytest.mark.parametrize("name", [*NAMES, "topk"])
+@pytest.mark.parametrize("name", NAMES)
 def test_uninitialised_memory_does_not_matter(name):
     scores, lengths = batch(torch.float32)
     torch.use_deterministic_algorithms(True)  # which also fills new memory with NaN, or the largest integer

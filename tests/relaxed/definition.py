@@ -67,10 +67,12 @@ def definitions(scores, lengths, temperature=1.0, **kwargs):
     return torch.stack([by_definition(s, n, temperature, **kwargs) for s, n in each])
 
 
-def tolerance(case, temperature=1.0):
-    """One rounding of the result, and of exponents as large as the scores."""
-    result = 1e-13 if case.scores.dtype == torch.float64 else 2.5e-7
-    return 4 * result + 1e-14 * (1 + case.magnitude / temperature)
+def tolerance(case, backend, temperature=1.0):
+    """One rounding of the result, and of exponents as large as the scores; in float32, of every score in them."""
+    result, exponent = (1e-13 if case.scores.dtype == torch.float64 else 2.5e-7), 1e-14
+    if backend == "triton" and case.scores.dtype != torch.float64:
+        exponent = 2 * case.scores.shape[-1] * result
+    return 4 * result + exponent * (1 + case.magnitude / temperature)
 
 
 def value_and_gradient(scores, lengths=None, weights=None, **options):
@@ -85,11 +87,11 @@ def value_and_gradient(scores, lengths=None, weights=None, **options):
 def check_definition(case, backend, temperature):
     A = tritree.relaxed_tree(case.scores, case.lengths, temperature=temperature, backend=backend)
     assert A.dtype == result_dtype(case.scores.dtype)
-    assert_close(A, definitions(case.scores, case.lengths, temperature), tolerance(case, temperature))
+    assert_close(A, definitions(case.scores, case.lengths, temperature), tolerance(case, backend, temperature))
     assert (A[~case.live | (case.scores == -INF)] == 0).all()
 
 
-def check_gradient(case, backend="numba"):
+def check_gradient(case, backend):
     """Against the reference in float64."""
     weights = torch.randn(case.scores.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     forbidden = ~case.live | (case.scores == -INF)
@@ -97,11 +99,13 @@ def check_gradient(case, backend="numba"):
     ours = value_and_gradient(case.scores, case.lengths, weights, backend=backend)[1]
     exact = value_and_gradient(case.scores.double(), case.lengths, weights, backend="reference")[1]
     assert (ours[forbidden] == 0).all() and (exact[forbidden] == 0).all()
-    assert_close(ours, exact, 64 * tolerance(case) + torch.finfo(ours.dtype).eps)
+    assert_close(ours, exact, 64 * tolerance(case, backend) + torch.finfo(ours.dtype).eps)
 
 
-def long_batch(dtype=torch.float64, B=6, n=24, scale=3.0):
-    """Ragged, with some forbidden arcs."""
+def long_batch(dtype=torch.float64, B=6, n=24, scale=3.0, backend=None):
+    """Ragged, with some forbidden arcs. Not long for Triton's interpreter."""
+    if backend == "triton":
+        B, n = min(B, 2), min(n, 4)
     lengths = torch.randint(1, n + 1, (B,))
     lengths[0] = n
     scores = scale * torch.randn(B, n + 1, n + 1, dtype=dtype)

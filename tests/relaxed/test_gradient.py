@@ -11,6 +11,7 @@ from tritree.conventions import live_arcs
 INF = float("inf")
 
 
+@pytest.mark.parametrize("backend", ["reference", "numba"])
 @pytest.mark.parametrize("temperature", [0.4, 1.0])
 def test_gradient_by_finite_differences(backend, temperature):
     scores = torch.randn(3, 5, 5, dtype=torch.float64)

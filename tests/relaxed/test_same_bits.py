@@ -13,11 +13,11 @@ from tritree.cpu import backend as cpu
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_batch_padding_and_strides_do_not_matter_bitwise(backend, dtype):
-    scores, lengths = long_batch(dtype, B=7, n=13 if backend == "numba" else 7)
+    scores, lengths = long_batch(dtype, B=7, n=13 if backend == "numba" else 7, backend=backend)
     weights = torch.randn_like(scores)
     N = scores.shape[-1]
     together = value_and_gradient(scores, lengths, weights, backend=backend)
-    wide, wide_weights = torch.full((2, 7, N + 5, N + 5), torch.nan, dtype=dtype)
+    wide, wide_weights = torch.full((2, len(scores), N + 5, N + 5), torch.nan, dtype=dtype)
     wide[:, :N, :N], wide_weights[:, :N, :N] = scores, weights
     padded = value_and_gradient(wide, lengths, wide_weights, backend=backend)
     assert all(torch.equal(x, y[:, :N, :N]) for x, y in zip(together, padded, strict=True))

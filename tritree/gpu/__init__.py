@@ -20,12 +20,13 @@ lengths stay on the device.
 
 The files in reading order; those with a counterpart in tritree/cpu have its name.
 
-    semiring       ⊕ and ⊗: logsumexp, the same with derivatives, max
+    semiring       ⊕ and ⊗: logsumexp, the same with derivatives, max, means
     chart          where an item is in memory; `sweep`, which launches a kernel over all diagonals
     inside         the pass from narrow spans to wide ones
     outside        the pass from wide spans to narrow ones
     walk           from a chart to trees
-    posterior, tangent, viterbi, max_marginals, sample       these put together
-    topk           the k best trees, in torch operations
+    posterior, tangent, viterbi, max_marginals, sample, relaxed       these put together
+    topk           the k best trees: an inside pass with k derivations for each item, and walks along them
+    topk_by_sorting          the same in torch operations, for k above 64
     backend        the functions that tritree/operators.py calls
 """

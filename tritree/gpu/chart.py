@@ -9,7 +9,8 @@ A plane is one kind of number:
     GX, GR, GL  for the sums X{i,j}, C[i,j] and C[j,i]: a = Σ 2^(x−m) over their terms x, which the outside pass
                 replaces by G (outside.py); for MAX the split index of the best term
     MX, MR, ML  m, the largest term of these sums
-    D + plane   the derivative, for the planes up to GL
+    D + plane   the derivative, for the planes up to GL; for MEANS the second number of a weight
+    M + plane   for the planes GX to GL and MEANS: the mean of x − m, which the outside pass replaces (outside.py)
 
 Diagonal 0 has the axioms C[m,m]. On diagonal n there is no I: the plane TOP has the column maximum of word m there.
 
@@ -33,16 +34,16 @@ import triton.language as tl
 from torch import Tensor
 
 from tritree.conventions import result_dtype
-from tritree.gpu.semiring import DUAL
+from tritree.gpu.semiring import is_pair
 
 IR, CL, CR, IL = (tl.constexpr(plane) for plane in range(4))
 GX, GR, GL = (tl.constexpr(plane) for plane in range(4, 7))
 MX, MR, ML = (tl.constexpr(plane) for plane in range(7, 10))
-D = tl.constexpr(10)
+D, M = tl.constexpr(10), tl.constexpr(13)
 TOP = IR
 
-# How many planes a chart has: C and I only, up to GL, up to ML, or with derivatives.
-WEIGHTS, BACKPOINTERS, STATES, DERIVATIVES = 4, 7, 10, 17
+# How many planes a chart has: C and I only, up to GL, up to ML, with derivatives, or with means.
+WEIGHTS, BACKPOINTERS, STATES, DERIVATIVES, MEANS_KEPT = 4, 7, 10, 17, 20
 
 
 def new_chart(scores: Tensor, planes: int) -> Tensor:
@@ -74,7 +75,7 @@ def num_warps(block: int) -> int:
 
 def sweep(kernel, chart: Tensor, *args, downwards: bool = False, **options) -> None:
     """Runs a kernel over all diagonals. A launch does first ≤ w < last, which are the kernel's last arguments."""
-    B, N, planes, pitch = chart.shape
+    B, *_, N, planes, pitch = chart.shape
     block = block_size(pitch)
     options |= {"PLANES": planes, "PITCH": pitch, "BLOCK": block, "num_warps": num_warps(block)}
     options["enable_fp_fusion"] = True  # the default, which Triton 3.10 will change
@@ -106,7 +107,7 @@ def num_words(lengths, b, N):
 @triton.jit
 def load(cell, PLANE: tl.constexpr, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
     """A weight: a number and, where the semiring has one, its derivative."""
-    if SEMIRING == DUAL:
+    if is_pair(SEMIRING):
         return tl.load(cell + PLANE * PITCH), tl.load(cell + (D + PLANE) * PITCH)
     else:
         return tl.load(cell + PLANE * PITCH), 0.0
@@ -115,5 +116,5 @@ def load(cell, PLANE: tl.constexpr, PITCH: tl.constexpr, SEMIRING: tl.constexpr)
 @triton.jit
 def store(cell, PLANE: tl.constexpr, weight, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
     tl.store(cell + PLANE * PITCH, weight[0], mask=live)
-    if SEMIRING == DUAL:
+    if is_pair(SEMIRING):
         tl.store(cell + (D + PLANE) * PITCH, weight[1], mask=live)

@@ -10,7 +10,8 @@ X{i,j}, C[i,j] and C[j,i] run over the same pairs of narrower spans, (i,k) and (
 
 Scores are taken relative to the largest one of their column. Each tree has one arc into every word, so this shifts
 log Z by the sum of these maxima and changes nothing else, and the numbers in the chart are near 0 however large the
-scores are. MAX takes the scores as they are: it only adds and compares, and all backends must round alike.
+scores are. MAX takes the scores as they are: it only adds and compares, and all backends must round alike. MEAN and
+MEANS multiply them with another unit.
 """
 
 import torch
@@ -31,13 +32,29 @@ from tritree.gpu.chart import (
     MX,
     TOP,
     D,
+    M,
     load,
     new_chart,
     num_words,
     store,
     sweep,
 )
-from tritree.gpu.semiring import DUAL, INF, MAX, PROPAGATE, kept, lowest, plus, times, value, zero
+from tritree.gpu.semiring import (
+    DUAL,
+    INF,
+    MAX,
+    MEANS,
+    PROPAGATE,
+    is_mean,
+    is_pair,
+    kept,
+    lowest,
+    mean,
+    plus,
+    times,
+    value,
+    zero,
+)
 
 LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 
@@ -68,13 +85,13 @@ def word_tile(
             s = tl.load(entry(scores, h, m), mask=valid, other=-INF).to(dtype)
             larger = (s > top) & (s < INF)
             top = tl.where(larger, s, top)
-            if SEMIRING == DUAL:
+            if is_pair(SEMIRING):
                 d_top = tl.where(larger, tl.load(entry(direction, h, m), mask=valid, other=0.0), d_top)
         store(tops + m, TOP, (tl.where(top == -INF, 0.0, top), d_top), live, PITCH, SEMIRING)
 
 
 @triton.jit
-def arc(scores, direction, tops, h, m, n, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+def arc(scores, direction, tops, unit, h, m, n, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
     """s[h,m] as a weight. There are no arcs into ROOT."""
     dtype: tl.constexpr = tops.dtype.element_ty
     live = live & (m > 0)
@@ -86,8 +103,9 @@ def arc(scores, direction, tops, h, m, n, live, PITCH: tl.constexpr, SEMIRING: t
         possible = s != -INF
         # Scores like finfo.min must stay finite: the sum of n of them is above half of lowest().
         floor = lowest(dtype) / 4 / n.to(dtype)
-        s = tl.where(possible, LOG2E * tl.maximum(s - top, floor, PROPAGATE), -INF)
-        if SEMIRING == DUAL:
+        s = (s - top) * tl.load(unit).to(dtype) if is_mean(SEMIRING) else (s - top) * LOG2E
+        s = tl.where(possible, tl.maximum(s, floor, PROPAGATE), -INF)
+        if is_pair(SEMIRING):
             # As with scores, only differences within a column matter. They are clamped: a sum of n² must be finite.
             limit: tl.constexpr = lowest(dtype) * 2.0**-31
             d = tl.load(entry(direction, h, m), mask=live & possible, other=0.0) - d_top
@@ -100,7 +118,7 @@ def arc(scores, direction, tops, h, m, n, live, PITCH: tl.constexpr, SEMIRING: t
 def product(x, X: tl.constexpr, y, Y: tl.constexpr, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
     """Plane X at x ⊗ plane Y at y."""
     xy = tl.load(x + X * PITCH) + tl.load(y + Y * PITCH)
-    if SEMIRING == DUAL:
+    if is_pair(SEMIRING):
         return xy, tl.load(x + (D + X) * PITCH) + tl.load(y + (D + Y) * PITCH)
     else:
         return xy, 0.0
@@ -108,7 +126,7 @@ def product(x, X: tl.constexpr, y, Y: tl.constexpr, PITCH: tl.constexpr, SEMIRIN
 
 @triton.jit
 def inside_tile(
-    scores, direction, chart, tops, goal, n, w, i0, single_root,
+    scores, direction, chart, tops, goal, unit, n, w, i0, single_root,
     PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
     """A tile of diagonal w ≥ 1: the spans (i, j = i + w) from i = i0 on."""
@@ -133,8 +151,8 @@ def inside_tile(
         kj -= ROW - 1
     X = plus(X, product(ik - ROW, CR, kj, CL, PITCH, SEMIRING), j - 1, SEMIRING)  # C[i,j−1] ⊗ C[j,j]
     x = value(X, SEMIRING)
-    i_right = times(x, arc(scores, direction, tops, i, j, n, live, PITCH, SEMIRING), SEMIRING)
-    i_left = times(x, arc(scores, direction, tops, j, i, n, live, PITCH, SEMIRING), SEMIRING)
+    i_right = times(x, arc(scores, direction, tops, unit, i, j, n, live, PITCH, SEMIRING), SEMIRING)
+    i_left = times(x, arc(scores, direction, tops, unit, j, i, n, live, PITCH, SEMIRING), SEMIRING)
     R = plus(R, i_right, j, SEMIRING)  # I[i,j] ⊗ C[j,j]
     L = plus(L, i_left, i, SEMIRING, RISING=False)  # I[j,i] ⊗ C[i,i]
     c_right, c_left = value(R, SEMIRING), value(L, SEMIRING)
@@ -153,6 +171,10 @@ def inside_tile(
         tl.store(ij + MX * PITCH, X[0], mask=live)
         tl.store(ij + MR * PITCH, R[0], mask=live)
         tl.store(ij + ML * PITCH, L[0], mask=live)
+    if SEMIRING == MEANS:
+        tl.store(ij + (M + GX) * PITCH, mean(X), mask=live)
+        tl.store(ij + (M + GR) * PITCH, mean(R), mask=live)
+        tl.store(ij + (M + GL) * PITCH, mean(L), mask=live)
     if w == n:
         z = c_right[0]
         if SEMIRING != MAX:
@@ -164,10 +186,10 @@ def inside_tile(
 
 @triton.jit(
     do_not_specialize=["s_b", "s_h", "s_m", "d_b", "d_h", "d_m", "single_root", "N", "first", "last"],
-    do_not_specialize_on_alignment=["scores", "direction", "lengths"],
+    do_not_specialize_on_alignment=["scores", "direction", "lengths", "unit"],
 )
 def inside_kernel(
-    chart, scores, s_b, s_h, s_m, direction, d_b, d_h, d_m, lengths, goal, single_root, N, first, last,
+    chart, scores, s_b, s_h, s_m, direction, d_b, d_h, d_m, lengths, goal, unit, single_root, N, first, last,
     PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
     """Diagonals first ≤ w < last of the sentence program_id(0), every num_programs(1)-th tile of them."""
@@ -183,7 +205,8 @@ def inside_kernel(
                 word_tile(scores, direction, chart, tops, n, i0, PITCH, BLOCK, SEMIRING)
             else:
                 inside_tile(
-                    scores, direction, chart, tops, goal + b, n, w, i0, single_root, PLANES, PITCH, BLOCK, SEMIRING
+                    scores, direction, chart, tops, goal + b, unit, n, w, i0, single_root,
+                    PLANES, PITCH, BLOCK, SEMIRING,
                 )  # fmt: skip
         tl.debug_barrier()
 
@@ -195,12 +218,14 @@ def run_inside(
     semiring: tl.constexpr,
     planes: int,
     direction: Tensor | None = None,
+    unit: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The goal [B], and the chart."""
+    """The goal [B], and the chart. `unit` is a score of 1 in the weights of MEAN and MEANS."""
     chart = new_chart(scores, planes)
     # Zero, because no diagonal stores the goal of a sentence without words.
     goal = scores.new_zeros(scores.shape[0], dtype=chart.dtype if semiring is MAX else torch.float64)
     direction = scores if direction is None else direction
     matrices = scores, *scores.stride(), direction, *direction.stride()
-    sweep(inside_kernel, chart, *matrices, lengths.contiguous(), goal, int(single_root), SEMIRING=semiring.value)
+    unit = goal if unit is None else unit
+    sweep(inside_kernel, chart, *matrices, lengths.contiguous(), goal, unit, int(single_root), SEMIRING=semiring.value)
     return goal, chart

@@ -19,6 +19,15 @@ gathers is a factor of all its terms, so its own part, Σ T · d ln item, is add
 MAX is the same in logarithms, with a maximum in place of each sum, and a = 1. There g is the score of the best tree
 with the item, relative to the best tree: 0 or less. A sum gives its term x the number g + (x − m). The "marginal" of an
 arc, plus the best score, is the score of the best tree that has it.
+
+MEANS differentiates the means of the inside pass (relaxed.py). Each number g has the derivative v for V beside it. The
+sum P, with the mean V = m + μ of its terms x, and D of their d, gives its term, with G = g / a and H = v / a,
+
+    2^(x−m) G                                                     for g
+    2^(x−m) (H + H (x − V) ln 2 + G (d − D))                      for v
+
+which is 2^(x−m) (K + H ln 2 (x − m) + G d) with K = H (1 − μ ln 2) − G D. The item's own part of d is added at the end.
+G, H ln 2 and K replace a, D and μ.
 """
 
 import torch
@@ -26,8 +35,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tritree.gpu.chart import CL, CR, GL, GR, GX, IL, IR, ML, MR, MX, D, load, num_words, store, sweep
-from tritree.gpu.semiring import DUAL, INF, MAX, PROPAGATE
+from tritree.gpu.chart import CL, CR, GL, GR, GX, IL, IR, ML, MR, MX, D, M, load, num_words, store, sweep
+from tritree.gpu.inside import LN2
+from tritree.gpu.semiring import DUAL, INF, MAX, MEANS, PROPAGATE, is_pair
 
 
 @triton.jit
@@ -40,17 +50,28 @@ def share(G, x, m, SEMIRING: tl.constexpr):
 
 
 @triton.jit
+def given(G, x, m, d, SEMIRING: tl.constexpr):
+    """What a sum with G gives to its term x. The second number lacks the item's own part; d is its sibling's."""
+    if SEMIRING == MEANS:
+        below = tl.maximum(x - m, -2048.0, PROPAGATE)  # 0 · inf would be NaN
+        part = tl.exp2(below)
+        return part * G[0], part * (G[2] + G[1] * below + G[0] * d)
+    else:
+        t = share(G[0], x, m, SEMIRING)
+        return t, t * (G[1] + d)
+
+
+@triton.jit
 def term(
-    parent, G: tl.constexpr, M: tl.constexpr, sibling, S: tl.constexpr, item,
+    parent, G: tl.constexpr, LARGEST: tl.constexpr, sibling, S: tl.constexpr, item,
     PITCH: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
-    """What a sum gives to the term sibling ⊗ item. The derivative lacks the item's own part."""
-    x = tl.load(sibling + S * PITCH) + item
-    t = share(tl.load(parent + G * PITCH), x, tl.load(parent + M * PITCH), SEMIRING)
-    if SEMIRING == DUAL:
-        return t, t * (tl.load(parent + (D + G) * PITCH) + tl.load(sibling + (D + S) * PITCH))
-    else:
-        return t, 0.0
+    """What a sum gives to the term sibling ⊗ item."""
+    x, d = load(sibling, S, PITCH, SEMIRING)
+    g = load(parent, G, PITCH, SEMIRING)
+    if SEMIRING == MEANS:
+        g = g[0], g[1], tl.load(parent + (M + G) * PITCH)
+    return given(g, x + item, tl.load(parent + LARGEST * PITCH), d, SEMIRING)
 
 
 @triton.jit
@@ -71,16 +92,25 @@ def with_own_derivative(item, g):
 @triton.jit
 def put_g(ij, G: tl.constexpr, g, d_value, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
     """Stores G = g / a of a sum in place of a. An impossible sum has a = 0; its G is 0."""
-    if SEMIRING == MAX:
-        weight = g[0], 0.0
-    else:
+    if SEMIRING == MEANS:
         a = tl.load(ij + G * PITCH, mask=live, other=1.0)
-        nothing = (g[0] == 0.0) | (a == 0.0)
-        weight = tl.where(nothing, 0.0, g[0] / a), 0.0
-        if SEMIRING == DUAL:
-            weight = weight[0], tl.where(nothing, 0.0, g[1] / g[0]) - d_value
-    store(ij, G, weight, live, PITCH, SEMIRING)
-    return weight
+        mean = tl.load(ij + (M + G) * PITCH, mask=live, other=0.0)
+        share_of_g, h = tl.where(a == 0.0, 0.0, g[0] / a), tl.where(a == 0.0, 0.0, g[1] / a)
+        K = h * (1.0 - mean * LN2) - share_of_g * d_value
+        store(ij, G, (share_of_g, h * LN2), live, PITCH, SEMIRING)
+        tl.store(ij + (M + G) * PITCH, K, mask=live)
+        return share_of_g, h * LN2, K
+    else:
+        if SEMIRING == MAX:
+            weight = g[0], 0.0
+        else:
+            a = tl.load(ij + G * PITCH, mask=live, other=1.0)
+            nothing = (g[0] == 0.0) | (a == 0.0)
+            weight = tl.where(nothing, 0.0, g[0] / a), 0.0
+            if SEMIRING == DUAL:
+                weight = weight[0], tl.where(nothing, 0.0, g[1] / g[0]) - d_value
+        store(ij, G, weight, live, PITCH, SEMIRING)
+        return weight
 
 
 @triton.jit
@@ -128,16 +158,16 @@ def outside_tile(
 
     # I[i,j] C[j,j] in C[i,j], and I[j,i] C[i,i] in C[j,i]
     G = put_g(ij, GR, g_right, c_right[1], live, PITCH, SEMIRING)
-    t = share(G[0], i_right[0], tl.load(ij + MR * PITCH), SEMIRING)
-    mu_right = with_own_derivative(i_right, add(mu_right, (t, t * G[1]), SEMIRING))
+    t = given(G, i_right[0], tl.load(ij + MR * PITCH), 0.0, SEMIRING)
+    mu_right = with_own_derivative(i_right, add(mu_right, t, SEMIRING))
     G = put_g(ij, GL, g_left, c_left[1], live, PITCH, SEMIRING)
-    t = share(G[0], i_left[0], tl.load(ij + ML * PITCH), SEMIRING)
-    mu_left = with_own_derivative(i_left, add(mu_left, (t, t * G[1]), SEMIRING))
+    t = given(G, i_left[0], tl.load(ij + ML * PITCH), 0.0, SEMIRING)
+    mu_left = with_own_derivative(i_left, add(mu_left, t, SEMIRING))
     # attach
-    d_x = tl.load(ij + (D + GX) * PITCH, mask=live) if SEMIRING == DUAL else 0.0
+    d_x = tl.load(ij + (D + GX) * PITCH, mask=live) if is_pair(SEMIRING) else 0.0
     put_g(ij, GX, add(mu_right, mu_left, SEMIRING), d_x, live, PITCH, SEMIRING)
 
-    OUT: tl.constexpr = 1 if SEMIRING == DUAL else 0
+    OUT: tl.constexpr = 1 if is_pair(SEMIRING) else 0
     tl.store(marginals + i * N + j, mu_right[OUT], mask=live)
     tl.store(marginals + j * N + i, mu_left[OUT], mask=live & (i > 0))
 

@@ -1,4 +1,4 @@
-"""⊕ and ⊗: all that differs between logsumexp, its derivative and max.
+"""⊕ and ⊗: all that differs between logsumexp, its derivative, max, and the means of the relaxed tree.
 
 A weight is a pair: a number, and its derivative where the semiring has one. ⊕ adds its terms to a state, one by one.
 
@@ -9,6 +9,10 @@ LOG    weights are base-2 logarithms. The state of a sum is (m, rest): m is the 
 DUAL   LOG, and each weight has the derivative of its natural logarithm along a direction. The state has also
        t = Σ 2^(x−m) dx over all terms; the derivative of the value is the mean t / (1 + rest).
 MAX    weights are scores as they are. The state is the best term and its split index k; the smallest k wins ties.
+MEAN   weights are the values V of tritree/relaxed.py, in units of temperature · ln 2. ⊕ is the mean of its terms x, in
+       which each counts 2^x. The state is that of LOG and t = Σ 2^(x−m) (x − m), the value m + t / (1 + rest).
+MEANS  MEAN, and each weight has its D (relaxed.py) in the place of a derivative. Their mean is taken in the same way:
+       the state has also u = Σ 2^(x−m) d, and the mean is u / (1 + rest).
 
 m starts at a finite number below all weights. So x − m is never inf − inf, and a sum without possible terms ends with
 m finite and 1 + rest = 0.
@@ -17,7 +21,7 @@ m finite and 1 + rest = 0.
 import triton
 import triton.language as tl
 
-LOG, DUAL, MAX = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+LOG, DUAL, MAX, MEAN, MEANS = (tl.constexpr(semiring) for semiring in range(5))
 INF = tl.constexpr(float("inf"))
 PROPAGATE = tl.constexpr(tl.PropagateNan.ALL)
 
@@ -28,6 +32,17 @@ def lowest(dtype):
     return -(2.0**1023) if dtype == tl.float64 else -(2.0**127)
 
 
+@triton.constexpr_function
+def is_mean(semiring):
+    return semiring in (MEAN.value, MEANS.value)
+
+
+@triton.constexpr_function
+def is_pair(semiring):
+    """Whether a weight has a second number."""
+    return semiring in (DUAL.value, MEANS.value)
+
+
 @triton.jit
 def zero(BLOCK: tl.constexpr, dtype: tl.constexpr, SEMIRING: tl.constexpr):
     """The state of a sum without terms."""
@@ -35,8 +50,11 @@ def zero(BLOCK: tl.constexpr, dtype: tl.constexpr, SEMIRING: tl.constexpr):
         return tl.full([BLOCK], lowest(dtype), dtype), tl.full([BLOCK], -1.0, dtype)
     elif SEMIRING == DUAL:
         return tl.full([BLOCK], lowest(dtype), dtype), tl.full([BLOCK], -1.0, dtype), tl.zeros([BLOCK], dtype)
-    else:
+    elif SEMIRING == MAX:
         return tl.full([BLOCK], -INF, dtype), tl.full([BLOCK], -1, tl.int32)
+    else:
+        zeros = tl.zeros([BLOCK], dtype)
+        return tl.full([BLOCK], lowest(dtype), dtype), tl.full([BLOCK], -1.0, dtype), zeros, zeros
 
 
 @triton.jit
@@ -51,12 +69,16 @@ def plus(state, term, k, SEMIRING: tl.constexpr, RISING: tl.constexpr = True):
     else:
         scale = tl.exp2(-tl.abs(x - m))
         old = tl.where(larger, scale, 1.0)
-        m, rest = tl.where(larger, x, m), state[1] * old + scale
-        if SEMIRING == DUAL:
-            new = tl.where(larger, 1.0, scale)
-            return m, rest, state[2] * old + term[1] * new
+        top, rest = tl.where(larger, x, m), state[1] * old + scale
+        new = tl.where(larger, 1.0, scale)
+        if SEMIRING == LOG:
+            return top, rest
+        elif SEMIRING == DUAL:
+            return top, rest, state[2] * old + term[1] * new
         else:
-            return m, rest
+            # Beside m, the other terms are lower by x − m if x is the new m. Where that is far, scale is 0.
+            lower = scale * tl.minimum(tl.abs(x - m), 2048.0) * tl.where(larger, 1.0 + state[1], 1.0)
+            return top, rest, state[2] * old - lower, state[3] * old + term[1] * new
 
 
 @triton.jit
@@ -67,8 +89,17 @@ def value(state, SEMIRING: tl.constexpr):
     elif SEMIRING == DUAL:
         a = 1.0 + state[1]
         return state[0] + tl.log2(a), tl.where(a == 0.0, 0.0, state[2] / a)
-    else:
+    elif SEMIRING == MAX:
         return state[0], 0.0
+    else:
+        none = state[1] == -1.0
+        return tl.where(none, -INF, state[0] + mean(state)), tl.where(none, 0.0, state[3] / (1.0 + state[1]))
+
+
+@triton.jit
+def mean(state):
+    """That of x − m over the terms x of MEAN: 0 or less."""
+    return tl.where(state[1] == -1.0, 0.0, state[2] / (1.0 + state[1]))
 
 
 @triton.jit
@@ -79,7 +110,7 @@ def kept(state, SEMIRING: tl.constexpr):
 
 @triton.jit
 def times(x, y, SEMIRING: tl.constexpr):
-    if SEMIRING == DUAL:
+    if is_pair(SEMIRING):
         return x[0] + y[0], x[1] + y[1]
     else:
         return x[0] + y[0], 0.0

@@ -7,7 +7,7 @@ from it are projective.
 """
 
 
-def projectivize(heads: list[int]) -> tuple[list[int], int]:
+def lift(heads: list[int]) -> tuple[list[int], int]:
     """A projective tree near the given one, and the number of lifts.
 
     Args:
