@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: test coverage train clean
+.PHONY: test test-compiled test-gpu coverage train clean
 
 test: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -11,11 +11,18 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
 
+test-gpu: $(VENV)/.test
+	$(BIN)/pytest --device cuda
+
+# The compiled kernels in the emulator, every combination of operator, dtype, root, launch, length and architecture.
+test-compiled: $(VENV)/.test
+	$(BIN)/pytest -n 2 tests/gpu/test_emulated.py --compiled
+
 coverage: $(VENV)/.test
 	$(BIN)/pytest -n 2 --cov
 
 train: $(VENV)/.train
-	$(BIN)/python train.py --model ntp
+	$(BIN)/python train.py --model lap --fp16 --epochs 25
 
 # One stamp per kind of install: pip runs again only when the requirements change.
 $(VENV)/.test: EXTRAS := [test]

@@ -1,4 +1,4 @@
-"""Dependency parsers on top of tritree: LAP, GAP and the five systems that they are compared with, one file each.
+"""Dependency parsers on top of tritree: LAP, GAP, the systems that they are compared with, and EDP; one file each.
 
 **A system** is a subclass of `Parser` (system.py), a torch module. All it needs is a loss over trees:
 
@@ -39,12 +39,15 @@ and independent of the number of processes.
                                     returns figures to be logged
     dev set, early stopping, checkpoint
 
-With `trees_first`, the first stage has no unlabelled sentences. It is the only stage if there are none at all.
+With `trees_first`, the first stage has no unlabelled sentences. Where there are none, it is the only stage. A stage
+0 (`first_stage`) comes before all trees: it has no dev set and no early stopping, and its last weights are kept.
 
 `context` has `data`, `group`, `options`, `stage`, `epoch`, `epochs`. `context.data` has `labeled_batches()`,
 `unlabeled_batches()` (one pass in a fixed order, streamed), `unlabeled_forever(start)` and `batches(examples, size,
 key)`. Each yields this process's share of the sentences, which may be empty. Sums over sentences that are not part of a
 loss go through `context.group.sum_(tensor)`.
+
+What is shown of an epoch is the loss, or the figure that ``shown_loss`` names where epochs can't be compared by it.
 
 **State.** Parameters and buffers are saved and restored, and nothing else: `begin_epoch` sets the rest, and runs again
 when a run is resumed inside an epoch. `resizable` names buffers whose shape varies, `optimizer_state` the tensors that
@@ -58,19 +61,27 @@ program did then, if that differs from today's default.
 **To add a system:**
 
 1. Write parsers/NAME.py with a subclass of `Parser`.
-2. Add a row to MODELS: its class, whether it uses words and unlabelled sentences, its options.
+2. Add a row to MODELS: its class, whether it uses words and unlabelled sentences, its options, and what it has in place
+   of the defaults of other options.
 3. Run `pytest tests/parsers`. Every row must learn 20 sentences by heart, have gradients that agree with finite
    differences, and train in half precision and in two processes.
 """
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parsers.io.arguments import COUNT, SHARE, SIZE, number
+from parsers.io.errors import UserError
+from parsers.io.extra import check_extra
 
 if TYPE_CHECKING:
+    import os
+
+    import torch
+
+    from parsers.evaluation.api import Loaded
     from parsers.system import Parser
 
 
@@ -104,6 +115,8 @@ class Model:
     uses_unlabeled: bool = False
     uses_words: bool = True  # and XPOS, FEATS, vectors; all systems use tags
     options: tuple[Option, ...] = ()
+    defaults: dict[str, object] = field(default_factory=dict)  # in place of those of the common options; by ``dest``
+    paper: dict[str, object] | None = None  # what --paper sets beside; None: the paper does not have this system
 
 
 NATURAL = number(int, 0, 10**9)
@@ -112,6 +125,8 @@ SOFT_EPOCHS = Option("--soft-epochs", NATURAL, 3, "N", "with log Σ exp for max 
 
 MODELS = {
     "lap": Model("parsers.lap:LAP", uses_unlabeled=True, options=(
+        Option("--pretrain-epochs", NATURAL, 15, "N", "on text alone, first; at most --epochs (15)", before=0),
+        Option("--second-stage", None, False, None, "learn from the trees that it finds in the text, too"),
         Option("--latent-size", SIZE, 100, "N", "of z (100)"),
         Option("--samples", COUNT, 1, "N", "of z per step, in training (1)"),
         Option("--kl-weight", WEIGHT, 0.0002, "W", "of the KL term, in the end (0.0002)"),
@@ -121,7 +136,10 @@ MODELS = {
         Option("--anneal", SHARE, 0.2, "SHARE", "of the epochs, until weights are final (0.2)"),
         Option("--mask", SHARE, 0.3, "P", "hide words and tags of unlabelled sentences (0.3)"),
         Option("--negatives", NATURAL, 1000, "N", "negative samples per step; 0: all words (1000)"),
-    )),
+    ), paper={
+        "pretrain_epochs": 0, "kl_weight": 1.0, "reconstruction": 1.0, "reconstruction_start": 1.0, "anneal": 0.0,
+        "mask": 0.0, "negatives": 0,
+    }),
     "gap": Model("parsers.gap:GAP", uses_unlabeled=True, options=(
         Option("--theta", ("words", "tags"), "tags", None, "what heads generate (tags, and where they are)"),
         Option("--theta-weight", number(float, 0, 100), None, "L", "of log θ in s′ (the best on the dev set)"),
@@ -131,29 +149,63 @@ MODELS = {
         Option("--sigma", SHARE, 0.3, "S", "goes from 1 to S (0.3)"),
         Option("--unlabeled-weight", WEIGHT, 1.0, "W", "of J_u for the encoder (1)"),
         Option("--posterior", ("fixed", "moving"), "fixed", None, "whose Q it learns from (fixed)"),
-    )),
-    "ntp": Model("parsers.ntp:NTP"),
-    "nmp": Model("parsers.nmp:NMP", options=(SOFT_EPOCHS,)),
+        Option("--tree-counts", ("always", "first"), "always", None, "in B: in all epochs, or the first (always)"),
+    ), paper={
+        "theta": "words", "theta_weight": 1.0, "rare": 0, "power": "arc", "unlabeled_weight": 0.0,
+        "tree_counts": "first",
+    }),
+    "edp": Model("parsers.edp:EDP", uses_unlabeled=True, options=(
+        Option("--teachers", number(int, 1, 1000), 4, "K", "tree-CRFs that learn from the trees first (4)"),
+        Option("--teacher-epochs", COUNT, 40, "N", "of each, at most (40)"),
+        Option("--processes", number(int, 1, 1024), 1, "N", "that train teachers side by side (1)"),
+        Option("--combine", ("mean", "product"), "mean", None, "of the teachers' distributions (mean)"),
+        Option("--sigma", number(float, 0, 0.99), 0.0, "S", "their power is 1 / (1 − S) (0)"),
+        Option("--unlabeled-weight", WEIGHT, 1.0, "W", "of the loss on text (1)"),
+    ), defaults={
+        "char_filters": 50, "encoder_words": "all", "scorer": "biaffine", "distance": True,
+        "dropout_mask": "sentence", "decode": "mbr", "learning_rate": 2e-3, "beta2": 0.95, "ema": 0.998,
+        "epochs": 60, "patience": 10,
+    }),
+    "ntp": Model("parsers.ntp:NTP", paper={}),
+    "nmp": Model("parsers.nmp:NMP", options=(SOFT_EPOCHS,), paper={"soft_epochs": 0}),
     "crfae": Model("parsers.crfae:CRFAE", uses_unlabeled=True, uses_words=False, options=(
         Option("--soft", None, False, None, "all trees of an unlabelled sentence count, not only the best"),
         Option("--gamma", WEIGHT, 1.0, "G", "weight of unlabelled sentences (1)"),
         Option("--l1", WEIGHT, 1e-5, "L", "weight of ‖w‖₁ (0.00001)"),
         Option("--adagrad-rate", POSITIVE, 0.1, "R", "in place of --learning-rate (0.1)"),
         Option("--smoothing", POSITIVE, 1e-8, "N", "added to each count of Θ (1e-8)"),
-    )),
+    ), paper={}),
     "dppp": Model("parsers.dppp:DPPP", uses_unlabeled=True, options=(
         Option("--temperature", number(float, 0, 1e6, True), 1.0, "T", "of relaxed trees (1)"),
         Option("--tree-weight", WEIGHT, 1.0, "L", "λ: of log P(T*) against log p(s | T*) (1)"),
         Option("--unlabeled-weight", WEIGHT, 0.1, "W", "ω: of unlabelled sentences (0.1)"),
         Option("--decoder-size", SIZE, 100, "N", "of its embeddings, LSTM and g (100)"),
-    )),
+    ), paper={}),
     "st": Model("parsers.st:ST", uses_unlabeled=True, options=(
         SOFT_EPOCHS,
         Option("--rounds", COUNT, 1, "N", "times the unlabelled sentences are parsed (1)"),
         Option("--parsed-weight", WEIGHT, 1.0, "W", "of their loss (1)"),
         Option("--min-confidence", SHARE, 0.0, "P", "leave out trees below this (0: none)"),
-    )),
+    ), paper={"soft_epochs": 0}),
 }  # fmt: skip
+
+
+def load(path: "str | os.PathLike", device: "str | torch.device | None" = None) -> "Loaded":
+    """A run as a parser to be called from Python: ``parsers.load("runs/gap-1").parse(["It", "rains"])``.
+
+    Args:
+        path: a directory that train.py made; of a run that is not finished, the best model so far.
+        device: cpu, cuda, cuda:1; by default cuda if there is one.
+
+    It imports inside itself: torch takes seconds, and the rest of this file is needed before.
+    """
+    try:
+        check_extra()
+    except UserError as error:
+        raise ImportError(str(error)) from None
+    from parsers.evaluation.api import load_run
+
+    return load_run(path, device)
 
 
 def load_parser(name: str) -> "type[Parser]":

@@ -25,11 +25,13 @@ import tritree
 from parsers.data.batches import Batch, tree_arcs
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
-from parsers.networks.labeler import TagLabeler
+from parsers.networks.labeler import FIRST
 from parsers.system import Context, Metrics, Parser
 
 BINS = (1, 2, 3, 4, 5, 10)  # lengths of arcs: 1, …, 5, 6–10, more
-MAX_ROWS = 1_048_573  # a prime; if hundreds of tags have more features, these share weights at random
+# Primes; if hundreds of tags have more features, these share weights at random.
+MAX_ROWS = 1_048_573
+MAX_LABEL_ROWS = 65_521
 
 
 class Features(nn.Module):
@@ -65,14 +67,48 @@ class Features(nn.Module):
     def rows(self, pos: Tensor, is_token: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """The rows of the features of arcs between positions i < j, [B, pairs, 7]."""
         T = self.base
-        t = pad(torch.where(is_token, pos, self.outside), (1, 1), value=self.outside)  # t[k + 1] is the tag at k
+        t = padded(pos, is_token, self.outside)
         t_i, t_j = t[:, i + 1], t[:, j + 1]
         pair = t_i * T + t_j
         around = torch.stack([t[:, i], t[:, i + 2], t[:, j], t[:, j + 2]], -1)
         one, two, three = torch.stack([t_i, t_j], -1), pair.unsqueeze(-1), pair.unsqueeze(-1) * T + around
         feature = torch.cat([one, two + T, three + T + T**2], -1)
-        length = torch.bucketize(j - i, torch.tensor(BINS, device=pos.device)).unsqueeze(-1)
+        length = length_bin(j - i).unsqueeze(-1)
         return (feature * (len(BINS) + 1) + length) % len(self.weight)
+
+
+class TagLabeler(nn.Module):
+    """A linear classifier of the tags at both ends and beside them, each with the arc's direction and its length."""
+
+    def __init__(self, num_tags: int, num_labels: int):
+        super().__init__()
+        self.num_tags = num_tags + 1  # one more tag, for positions outside of the sentence
+        num_rows = (5 * self.num_tags**2 + (len(BINS) + 1) * self.num_tags) * 2
+        self.weight = nn.Parameter(torch.zeros(min(num_rows, MAX_LABEL_ROWS), num_labels - FIRST))
+
+    def forward(self, batch: Batch, heads: Tensor) -> Tensor:
+        """Heads [B, N] → log P of each label of each word's arc, [B, N, labels]."""
+        T = self.num_tags
+        t = padded(batch.pos, batch.is_token, T - 1)
+        m = torch.arange(batch.N, device=batch.device).expand(heads.shape)
+        h = heads.clamp(0)
+        before_m, t_m, after_m = (t.gather(1, m + k) for k in range(3))
+        before_h, t_h, after_h = (t.gather(1, h + k) for k in range(3))
+        pairs = (t_h, t_m), (t_m, before_m), (t_m, after_m), (t_h, before_h), (t_h, after_h)
+        features = [(k * T + a) * T + b for k, (a, b) in enumerate(pairs)]
+        length = length_bin((m - h).abs())
+        features.append(len(pairs) * T**2 + length * T + t_m)
+        rows = torch.stack(features, -1) * 2 + (m > h).long().unsqueeze(-1)
+        return self.weight[rows % len(self.weight)].sum(2).log_softmax(-1)
+
+
+def padded(pos: Tensor, is_token: Tensor, outside: int) -> Tensor:
+    """t [B, N + 2], where t[k + 1] is the tag at k; ``outside`` before and after the sentence."""
+    return pad(torch.where(is_token, pos, outside), (1, 1), value=outside)
+
+
+def length_bin(length: Tensor) -> Tensor:
+    return sum((length > edge).long() for edge in BINS)  # a tensor of the edges would have to be sent to a GPU
 
 
 class CRFAE(Parser):

@@ -25,7 +25,10 @@ What to know about it:
    trusts the coarse decoder less, and parses better. By default λ is chosen on the dev set after each epoch.
  - `--theta words` is the paper's decoder, words from words. `--theta tags` generates the modifier's tag and position:
    on which side of the head, and how far. It is coarse enough to be estimated from a few hundred trees.
- - The paper counts unlabelled sentences only, so the trees are forgotten after one epoch. Here they stay in B.
+ - With `--encoder-words all`, the second stage's encoder knows the words of the text. In the first one they are like
+   unknown words.
+ - The paper counts unlabelled sentences only, so the trees are forgotten after one epoch. Here they stay in B, unless
+   `--tree-counts first`. (Without text they always do.)
  - For σ see `posterior` and `expectations`.
 """
 
@@ -51,6 +54,7 @@ DISTANCES = (1, 2, 3, 4, 6, 11)  # bins of arc lengths for Θ: 1, 2, 3, 4–5, 6
 
 class GAP(Parser):
     trees_first = True
+    shown_loss = "parse_loss"  # the loss has log θ, too, and Θ changes with σ and λ
     resizable = tuple(f"theta.{name}" for name in Theta.resizable)
 
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
@@ -80,7 +84,8 @@ class GAP(Parser):
             return word.unsqueeze(2).expand(shape), word.unsqueeze(1).expand(shape)
         position = torch.arange(batch.N, device=batch.device)
         distance = position - position.unsqueeze(1)  # m − h
-        steps = torch.bucketize(distance.abs(), torch.tensor(DISTANCES[1:], device=batch.device), right=True)
+        # A tensor of the edges would have to be sent to a GPU, in each step.
+        steps = sum((distance.abs() >= edge).long() for edge in DISTANCES[1:])
         place = torch.where(distance > 0, steps, steps + len(DISTANCES))
         modifier = batch.pos.unsqueeze(1) * 2 * len(DISTANCES) + place
         return batch.pos.unsqueeze(2).expand(shape), modifier
@@ -104,7 +109,8 @@ class GAP(Parser):
         P = TreeCRF(s, batch.lengths, validate_args=False)
         tree_loss = -P.log_prob(batch.heads).sum()
         reconstruction = torch.where(tree_arcs(batch.heads), self.log_theta(batch), 0).sum()
-        return self.with_labels(tree_loss - reconstruction, {"tree_loss": tree_loss}, o, batch)
+        parse_loss, metrics = self.with_labels(tree_loss, {"tree_loss": tree_loss}, o, batch)
+        return parse_loss - reconstruction, {**metrics, "parse_loss": parse_loss}
 
     def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """−W times the terms of the ELBO that depend on the encoder. Gradient: the arcs of P_Φ less those of Q."""
@@ -175,7 +181,11 @@ class GAP(Parser):
 
     def end_epoch(self, context: Context) -> Metrics:
         """Lines 7–13, and the choice of λ."""
-        buffer = self.count_trees(context)  # B
+        forget = self.options.tree_counts == "first" and context.epoch > 1 and context.data.unlabeled
+        buffer = Counts(self.theta.num_modifiers) if forget else self.count_trees(context)  # B
+        if context.stage == 1:
+            table = self.encoder.word.weight  # words of the text, if it has any, have learnt nothing
+            table[self.vocab.num_labeled :] = table[UNKNOWN]
         figures = self.count_unlabeled(context, buffer)
         self.renew_theta(context, buffer)
         if self.options.theta_weight is None and context.data.dev:
@@ -222,8 +232,7 @@ class GAP(Parser):
                 continue
             (s, _), log_theta = self.encode(batch), self.log_theta(batch)
             for i, weight in enumerate(WEIGHTS):
-                _, heads = tritree.viterbi(combine(s, log_theta, weight), batch.lengths, single_root=True)
-                correct[i] += batch.count_correct(heads)
+                correct[i] += batch.count_correct(self.best_heads(combine(s, log_theta, weight), batch.lengths))
         correct = context.group.sum_numbers(correct)
         self.theta_weight.fill_(WEIGHTS[correct.index(max(correct))])
 

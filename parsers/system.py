@@ -18,7 +18,7 @@ from parsers.data.vocabulary import Vocabulary
 from parsers.networks.device import Processes
 from parsers.networks.encoder import Encoder
 from parsers.networks.labeler import Labeler, best_labels, label_loss
-from parsers.networks.scorer import ArcScorer
+from parsers.networks.scorer import make_scorer
 
 Metrics = dict[str, float | Tensor]
 Loss = Callable[[Batch], tuple[Tensor, Metrics]]
@@ -37,15 +37,16 @@ class Context:
 
     @property
     def progress(self) -> float:
-        """0 in the first epoch, 1 in the last: for schedules."""
-        return (self.epoch - 1) / max(1, self.epochs - 1)
+        """0 in the first epoch, 1 in the last, and in those of a run that goes on: for schedules."""
+        return min(1.0, (self.epoch - 1) / max(1, self.epochs - 1))
 
 
 class Parser(nn.Module):
     """Scores arcs; learns from trees and, if it has an ``unlabeled_loss``, from sentences without trees."""
 
-    stages = 1
-    trees_first = False  # the first stage learns from trees alone; without unlabelled sentences it is the only one
+    stages = 1  # without unlabelled sentences there is only one
+    shown_loss = "loss"  # or the key of another figure on trees, if epochs can't be compared by the loss
+    trees_first = False  # the first stage learns from trees alone
     resizable: tuple[str, ...] = ()  # buffers whose shape may differ from the one at construction
     # The tensors that the optimiser keeps for a parameter: "step" is a scalar, others have the parameter's shape.
     optimizer_state: tuple[str, ...] = ("step", "exp_avg", "exp_avg_sq")
@@ -54,13 +55,13 @@ class Parser(nn.Module):
         super().__init__()
         self.options, self.vocab, self.vectors = options, vocab, vectors
         self.encoder = Encoder(options, vocab, vectors, num_words)
-        self.scorer = ArcScorer(self.encoder.size, options.hidden_size, options.distance)
+        self.scorer = make_scorer(options, self.encoder.size)
         self.labeler = self.make_labeler(self.encoder.size)
 
     def make_labeler(self, size: int) -> Labeler | None:
         """The network for labels on states of this size; None if there are no labels to learn."""
-        labels = self.vocab.labels
-        return Labeler(size, self.options.hidden_size, len(labels)) if labels else None
+        labels, per_sentence = self.vocab.labels, self.options.dropout_mask == "sentence"
+        return Labeler(size, self.options.hidden_size, len(labels), per_sentence) if labels else None
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """s(h, m) [B, N, N], the scores that trees are predicted from, and o [B, N, size], the states of the tokens."""
@@ -78,9 +79,24 @@ class Parser(nn.Module):
         """The best labels of these arcs, as numbers, and their probabilities, [B, N] each; None without labels."""
         return best_labels(self.label_log_probs(o, batch, heads), heads) if self.vocab.labels else None
 
+    def named_labels(self, o: Tensor, batch: Batch, heads: Tensor) -> list[tuple[list[str], list[float]]] | None:
+        """The same for each sentence, as names and numbers, one of each per word."""
+        found = self.labels(o, batch, heads)
+        if found is None:
+            return None
+        rows = zip(batch.examples, *(column.tolist() for column in found), strict=True)
+        return [(list(map(self.vocab.label, row[1 : len(e) + 1])), values[1 : len(e) + 1]) for e, row, values in rows]
+
     def predict(self, batch: Batch, single_root: bool = True) -> Tensor:
         """Heads of the best trees, [B, N]."""
-        return tritree.viterbi(self.arc_scores(batch), batch.lengths, single_root=single_root)[1]
+        return self.best_heads(self.arc_scores(batch), batch.lengths, single_root)
+
+    def best_heads(self, s: Tensor, lengths: Tensor, single_root: bool = True) -> Tensor:
+        """Heads of the best trees, [B, N]: the most probable ones, or with --decode mbr those with the largest sums of
+        arc probabilities."""
+        if self.options.decode == "mbr":
+            return tritree.TreeCRF(s, lengths, single_root=single_root, validate_args=False).mbr
+        return tritree.viterbi(s, lengths, single_root=single_root)[1]
 
     def take_weights(self, other: "Parser") -> None:
         """Copies the weights of another parser's encoder, scorer and labeler."""
@@ -125,7 +141,12 @@ class Parser(nn.Module):
         return bool(context.data.unlabeled) and not (self.trees_first and context.stage == 1)
 
     def make_optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=self.options.learning_rate, fused=True)
+        rate, betas = self.options.learning_rate, (0.9, self.options.beta2)
+        return torch.optim.Adam(self.parameters(), lr=rate, betas=betas, fused=True)
+
+    def first_stage(self, data: Data) -> int:
+        """1, or 0 if a stage comes first that learns nothing about trees."""
+        return 1
 
     def begin_stage(self, context: Context) -> bool:
         """Runs before the first epoch of each stage; from the second stage on, with the best weights so far.

@@ -1,5 +1,6 @@
 """Batches of scores as Hypothesis draws them, with everything the conventions allow, and how results are compared."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,17 @@ KINDS = ["normal", "ties", "forbidden", "impossible", "large", "ones"]  # and "m
 LAYOUTS = ["contiguous", "transposed", "sliced", "expanded"]
 ALL_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 JUNK = [float("nan"), float("inf"), float("-inf"), 1e30]
+
+
+def seeded(seed: int) -> torch.Generator:
+    """On the device on which tensors are made."""
+    return torch.Generator(torch.get_default_device()).manual_seed(seed)
+
+
+def as_fast_as(backend: str) -> str:
+    """The backend that has as many cases: Triton's kernels are slow in the interpreter only."""
+    is_compiled = backend == "triton" and os.environ.get("TRITON_INTERPRET") != "1"
+    return "numba" if is_compiled else backend
 
 
 @dataclass
@@ -82,7 +94,7 @@ def lay_out(scores: Tensor, layout: str) -> Tensor:
 
 
 def make_case(kind, N, lengths, single_root, dtype, layout, junk, seed) -> Case:
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     lengths = torch.tensor(lengths, dtype=torch.int64)
     scores = fill(kind, len(lengths), N, generator)
     if layout == "expanded":

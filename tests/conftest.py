@@ -1,14 +1,18 @@
+"""`pytest` runs everything on the CPU. `pytest --device cuda` runs what is marked with `on_device` on a GPU, without
+Triton's interpreter: the same tests, whose tensors are then made there."""
+
+import contextlib
 import os
 
 # Two workers share two cores, and idle threads of torch spin. Child processes inherit the setting; tests of several
 # threads set their number themselves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Read when a kernel is decorated, so before tritree.gpu is imported: the Triton kernels then run on CPU tensors.
-os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from perf.gpu import emulator
 
 # Assertions in modules that are not tests show the compared values, too.
 pytest.register_assert_rewrite("tests.cases", "tests.compat", "tests.frequencies", "tests.parsers", "tests.relaxed")
@@ -18,10 +22,59 @@ settings.register_profile("ci", derandomize=True, deadline=None, database=None, 
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.load_profile("ci")
 
+# The emulator works with one version of Triton.
+collect_ignore = [] if emulator.is_supported() else ["gpu/test_emulated.py"]
+
+
+def pytest_report_header() -> list[str]:
+    return [f"{path}: not collected, Triton is not {emulator.TRITON}" for path in collect_ignore]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--compiled", action="store_true", help="every combination for compiled kernels")
+    parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where tensors are made (cpu)")
+
+
+def pytest_configure(config):
+    if config.option.device == "cpu":
+        # Read when a kernel is decorated, so before tritree.gpu is imported: the kernels then run on CPU tensors.
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    elif not torch.cuda.is_available():
+        pytest.exit("torch sees no GPU here: nothing is tested", returncode=0)
+
+
+def pytest_collection_modifyitems(config, items):
+    runs_there = runs_on_gpu if config.option.device == "cuda" else runs_on_cpu
+    left_out = [item for item in items if not runs_there(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def runs_on_cpu(item) -> bool:
+    return item.get_closest_marker("gpu_only") is None
+
+
+def runs_on_gpu(item) -> bool:
+    """What is marked, but for the cases of the backend for CPUs."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    is_marked = item.get_closest_marker("on_device") and not item.get_closest_marker("cpu_only")
+    return bool(is_marked) and "numba" not in parameters
+
+
+@pytest.fixture
+def device(request) -> torch.device:
+    """For tests that place their tensors themselves."""
+    return torch.device(request.config.option.device)
+
 
 @pytest.fixture(autouse=True)
-def _seeded():
+def _seeded_and_placed(request):
+    """Tensors are made on the device, but in tests that ask for it."""
     torch.manual_seed(0)
+    name = request.config.option.device
+    elsewhere = name != "cpu" and "device" not in request.fixturenames
+    with torch.device(name) if elsewhere else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture(params=["reference", "numba", "triton"])

@@ -173,7 +173,7 @@ def test_scores_that_are_no_scores(value):
     ("heads", "fault"),
     [
         ([-1, 0, 5, 0, 0], "word 2 with head 5 is out of range"),
-        ([-1, 0, 2, 0, 0], "word 2 with head 2 is out of range"),
+        ([-1, 0, 2, 0, 0], "word 2 with head 2 is its own head"),
         ([-1, 0, -2, 0, 0], "word 2 with head -2 is out of range"),
         ([-1, 3, 4, 0, 0], "word 1 with head 3 has an arc that crosses another"),
         ([-1, 2, 3, 1, 0], "word 1 with head 2 is in a cycle"),

@@ -3,6 +3,7 @@
 import doctest
 import functools
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import tritree
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
+PYTHON = ROOT / "docs" / "python.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "perf" / "README.md", *DOCS]
 NAMES = {path.name for folder in ("tritree", "parsers", "tests", "perf") for path in (ROOT / folder).rglob("*.py")}
 
@@ -45,6 +47,7 @@ def test_readme():
     [
         pytest.param(snippet, id=f"{page.name}-{number}")
         for page in DOCS
+        if page != PYTHON
         for number, snippet in enumerate(blocks(page, "python"), 1)
     ],
 )
@@ -54,6 +57,14 @@ def test_docs(snippet):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed: pip install '.[perf]'")
     subprocess.run([sys.executable, "-c", snippet], check=True)
+
+
+def test_python_page(tmp_path):
+    """All of it in one process, beside a small run."""
+    train = [ROOT / "train.py", "--model=ntp", "--output=runs/ntp", "--epochs=1", "--word-size=8", "--lstm-size=8"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    for command in (train, ["-c", "".join(blocks(PYTHON, "python"))]):
+        subprocess.run([sys.executable, *command], check=True, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
 
 
 def anchors(page: Path) -> set[str]:

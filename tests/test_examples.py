@@ -5,13 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import conllu
 import pytest
 
+from parsers.data import synthetic
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
+KEPT = Path(__file__).parent / "parsers/kept/finished"
 
 
-def run(name: str) -> str:
-    command = [sys.executable, "-W", "ignore", EXAMPLES / name]
+def run(name: str, *arguments: str | Path) -> str:
+    command = [sys.executable, "-W", "ignore", EXAMPLES / name, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -38,5 +42,15 @@ def test_swap(package, name):
     assert ours == pytest.approx(theirs, rel=5e-3)  # float32: Adam makes rounding errors of small gradients large
 
 
+def test_parse_file(tmp_path):
+    file = tmp_path / "a.conllu"
+    file.write_text("".join(synthetic.conllu("test", count=5)), encoding="utf-8")
+    before, after = conllu.parse(file.read_text(encoding="utf-8")), conllu.parse(run("parse_file.py", KEPT, file))
+    assert [tokens.metadata for tokens in after] == [tokens.metadata for tokens in before]
+    assert [[word["form"] for word in tokens] for tokens in after] == [[word["form"] for word in t] for t in before]
+    assert all([word["head"] for word in tokens].count(0) == 1 for tokens in after)
+
+
 def test_every_example_is_run():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"biaffine.py", "swap_supar.py", "swap_torch_struct.py"}
+    names = {"biaffine.py", "parse_file.py", "swap_supar.py", "swap_torch_struct.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == names

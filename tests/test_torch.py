@@ -13,6 +13,8 @@ from tritree import TreeCRF, operators
 from tritree.backends import kernels
 from tritree.operators import OPERATORS
 
+pytestmark = pytest.mark.on_device
+
 KERNELS = ["numba", "triton"]
 
 
@@ -22,6 +24,7 @@ def batch(dtype=torch.float64, requires_grad=True, N=4):
     return scores.requires_grad_(requires_grad), torch.tensor([N - 1, 2, 0])
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script", "ignore:The .grad attribute of a Tensor")  # inside opcheck
 @pytest.mark.parametrize(("row", "backend"), ROWS_AND_KERNELS, ids=str)
 @pytest.mark.parametrize(
     ("dtype", "requires_grad", "single_root"),
@@ -83,7 +86,7 @@ def test_gradients_through_max_marginals_are_refused(backend):
         result.sum().backward()
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own, inside jvp
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # torch's own, inside jvp
 @pytest.mark.parametrize("function", [row.function for row in FUNCTIONS] + [TreeCRF])
 def test_forward_mode_is_refused(function):
     """torch would return a derivative of 0."""
@@ -129,7 +132,7 @@ def test_no_graph_over_the_chart_is_kept(backend):
     assert sum(saved) <= 2 * B * N * N + B
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own, inside inductor
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # torch's own, inside inductor
 @pytest.mark.parametrize(
     ("backend", "compiler"), [("numba", "aot_eager"), ("numba", "inductor"), ("triton", "aot_eager")]
 )
@@ -157,6 +160,7 @@ def test_compile(backend, compiler):
         torch.testing.assert_close(eager, compiled)
 
 
+@pytest.mark.cpu_only  # on a GPU, reading them would take time
 def test_wrong_lengths_are_found_in_compiled_code():
     @torch.compile(fullgraph=True, backend="aot_eager")
     def f(s, lengths):
@@ -212,6 +216,7 @@ def test_vmap_of_a_distribution(backend):
     torch.testing.assert_close(leaf.grad, copy.grad)
 
 
+@pytest.mark.cpu_only
 def test_what_vmap_can_not_do():
     scores = torch.randn(2, 4, 4)
     with pytest.raises(RuntimeError, match="randomness"):
@@ -227,9 +232,9 @@ def test_what_vmap_can_not_do():
         torch.vmap(lambda s, n: TreeCRF(s, n).log_prob(torch.tensor([-1, 0, 1, 1])))(scores, torch.tensor([3, 4]))
 
 
-def test_autocast():
-    scores = torch.randn(2, 5, 5, requires_grad=True)
-    with torch.autocast("cpu", torch.bfloat16):
+def test_autocast(device):
+    scores = torch.randn(2, 5, 5, device=device, requires_grad=True)
+    with torch.autocast(device.type, torch.bfloat16):
         half = torch.einsum("bij,bjk->bik", scores, scores)
         assert half.dtype == torch.bfloat16
         log_z = tritree.log_partition(half)
@@ -259,6 +264,7 @@ def test_backward_of_the_mean_of_log_probs_in_half_precision():
         assert scores.grad.dtype == dtype and scores.grad.isfinite().all()
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_direct_calls_and_operator_calls_agree(row):
     """With no tracer, transform or mode active kernels are called without the dispatcher: same bits, same gradients."""

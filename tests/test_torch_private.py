@@ -58,7 +58,7 @@ def test_vmap_and_compilation(missing, row):
         assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own, inside make_dual
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # torch's own, inside make_dual
 def test_forward_mode_is_refused(missing):
     scores, lengths = batch()
     with forward_ad.dual_level():

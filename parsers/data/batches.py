@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parsers.data.characters import EDGE, WIDTH
 from parsers.data.examples import Example
 from parsers.data.noise import Noise, seed_of
 from parsers.data.vocabulary import UNKNOWN
@@ -39,6 +40,8 @@ class Batch:
     num_words: int  # of all processes
     rows: slice = field(default_factory=lambda: slice(None))  # the sentences of this process
     noise: Noise | None = None
+    characters: Tensor | None = None  # [F, C] of the F words that differ, 0 being none; None if the run reads none
+    forms: Tensor | None = None  # [B, N]: which of them each word is; 0 for ROOT and padding
 
     @property
     def device(self) -> torch.device:
@@ -67,6 +70,7 @@ class Batch:
             xpos=self.xpos.masked_fill(tags, UNKNOWN),
             feats=self.feats.masked_fill(tags.unsqueeze(2), UNKNOWN),
             vectors=None if self.vectors is None else self.vectors.masked_fill(words, 0),
+            forms=None if self.forms is None else self.forms.masked_fill(words, 0),
         )
 
     def count_correct(self, heads: Tensor) -> int:
@@ -94,6 +98,18 @@ def collate(examples: list[Example], rank: int = 0, world: int = 1, device: torc
             row[tuple(map(slice, values.shape))] = values
         return torch.from_numpy(array).to(device, non_blocking=True)
 
+    def spell() -> dict[str, Tensor]:
+        """Words that differ, and where they are. Edges are as many as a convolution covers: more change no maximum."""
+        number: dict[tuple[int, ...], int] = {(): 0}
+        forms = np.zeros((len(mine), N), dtype=np.int64)
+        for row, example in zip(forms, mine, strict=True):
+            row[1 : len(example) + 1] = [number.setdefault(word, len(number)) for word in example.characters]
+        characters = np.full((len(number), max(map(len, number)) + 2 * WIDTH), EDGE, dtype=np.int64)
+        for row, word in zip(characters, number, strict=True):
+            row[WIDTH : WIDTH + len(word)] = word
+        tensors = {"characters": characters, "forms": forms}
+        return {name: torch.from_numpy(array).to(device, non_blocking=True) for name, array in tensors.items()}
+
     is_labeled = all(example.heads is not None for example in examples)
     with_labels = is_labeled and examples[0].labels is not None
     return Batch(
@@ -110,6 +126,7 @@ def collate(examples: list[Example], rank: int = 0, world: int = 1, device: torc
         size=len(examples),
         num_words=sum(map(len, examples)),
         rows=rows,
+        **(spell() if examples[0].characters is not None else {}),
     )
 
 

@@ -13,7 +13,7 @@ from parsers.data.conllu import Sentence
 from parsers.data.noise import seed_of
 from parsers.data.sources import Sources
 from parsers.data.vocabulary import Vocabulary
-from parsers.io.errors import DataError
+from parsers.io.errors import DataError, UserError
 
 
 class Corpus:
@@ -29,10 +29,19 @@ class Corpus:
             self.unlabeled = others + list(sources.sentences("unlabeled"))
         self.dev = [checked_tree(sentence, "the dev set") for sentence in sources.sentences("dev")]
         self.test = [checked_tree(sentence, "the test set") for sentence in sources.sentences("test")]
+        self.retagged: list[Sentence] = []  # the test set with predicted tags, if there is a tagger
 
-    def vocabulary(self, options: Namespace) -> Vocabulary:
-        with_labels = options.label_weight > 0
-        return Vocabulary.build(self.labeled, self.unlabeled, options.min_count, options.max_words, with_labels)
+    def vocabulary(self, options: Namespace, with_tagger: bool = False, start: Vocabulary | None = None) -> Vocabulary:
+        """``start``: the vocabulary of the run with whose weights this one begins."""
+        sizes, with_labels = (options.min_count, options.max_words), options.label_weight > 0
+        kinds = (with_labels, with_tagger, options.char_filters > 0)
+        vocab = Vocabulary.build(self.labeled, self.unlabeled, *sizes, *kinds, start)
+        if options.stop_on == "las" and self.dev:
+            dev_labels = (label for sentence in self.dev for label in sentence.deprels)
+            for what, labels in (("the trees", vocab.labels), ("the dev set", set(dev_labels) - {"_"})):
+                if not labels:
+                    raise UserError(f"--stop-on las compares labels, and DEPREL is empty in {what}: leave it out")
+        return vocab
 
 
 class Stream:

@@ -9,9 +9,9 @@ import torch
 from parsers.data.batches import EVALUATION_BATCH, MAX_CELLS, Batch, bucketed, collate
 from parsers.data.corpus import Corpus, Stream
 from parsers.data.examples import Example, Indexer
-from parsers.data.projective import projectivize
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
+from tritree.projective import lift
 
 
 @dataclass
@@ -23,6 +23,7 @@ class Data:
     dev: list[Example]
     test: list[Example]
     options: Namespace
+    retagged: list[Example] = field(default_factory=list)  # the test set with predicted tags, if there is a tagger
     report: dict[str, int] = field(default_factory=dict)  # sizes, for the user
     rank: int = 0
     world: int = 1
@@ -32,18 +33,18 @@ class Data:
     def of(cls, options: Namespace, corpus: Corpus, vocab: Vocabulary, vectors: Vectors | None = None) -> "Data":
         """A corpus as numbers. Training trees are made projective; dev and test trees stay as they are."""
         index = Indexer(vocab, vectors)
-        lifted = [projectivize(sentence.heads) for sentence in corpus.labeled]
+        lifted = [lift(sentence.heads) for sentence in corpus.labeled]
         labeled = [index(sentence, heads) for sentence, (heads, _) in zip(corpus.labeled, lifted, strict=True)]
         unlabeled: Iterable[Example] = Stream(lambda: map(index, corpus.unlabeled))
         if isinstance(corpus.unlabeled, list):
             unlabeled = list(unlabeled)
-        dev, test = list(map(index, corpus.dev)), list(map(index, corpus.test))
+        dev, test, retagged = (list(map(index, part)) for part in (corpus.dev, corpus.test, corpus.retagged))
         lifts = [count for _, count in lifted]
         report = {"trees": len(labeled), "lifted_trees": sum(count > 0 for count in lifts), "lifts": sum(lifts)}
         report |= {"dev": len(dev), "test": len(test)}
         if unlabeled and isinstance(unlabeled, list):
             report["unlabeled"] = len(unlabeled)
-        return cls(labeled, unlabeled, dev, test, options, report)
+        return cls(labeled, unlabeled, dev, test, options, retagged, report)
 
     def __post_init__(self):
         self._forever: tuple[int, Iterator[Batch]] | None = None  # number of batches taken, and the stream

@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from parsers.data.characters import spelling
 from parsers.data.conllu import Sentence
 from parsers.data.vectors import Vectors
-from parsers.data.vocabulary import ROOT, Vocabulary, features, is_punctuation, normalize, part_of_speech
+from parsers.data.vocabulary import ROOT, Vocabulary, features, is_punctuation, part_of_speech
+
+MOST_SPELT = 100_000  # words whose characters are kept
 
 
 @dataclass(slots=True)
@@ -24,6 +27,7 @@ class Example:
     gold_labels: list[str]  # as in the file
     punctuation: list[bool]
     sentence: Sentence | None = None
+    characters: list[tuple[int, ...]] | None = None  # of each word; None if the run reads none
 
     def __len__(self) -> int:
         return len(self.words) - 1
@@ -39,6 +43,7 @@ class Indexer:
 
     def __init__(self, vocab: Vocabulary, vectors: Vectors | None = None):
         self.vocab, self.vectors = vocab, vectors
+        self._spelt: dict[str, tuple[int, ...]] = {}  # words whose characters were looked up
 
     def __call__(self, sentence: Sentence, heads: list[int] | None = None, keep: bool = False) -> Example:
         """
@@ -53,15 +58,24 @@ class Indexer:
             feats[position, : len(bag)] = bag
         tags = map(part_of_speech, sentence.upos, sentence.xpos)
         return Example(
-            words=np.array([ROOT, *vocab.words.numbers(map(normalize, sentence.forms))]),
+            words=np.array([ROOT, *vocab.words.numbers(map(vocab.normalize, sentence.forms))]),
             pos=np.array([ROOT, *vocab.pos.numbers(tags)]),
             xpos=np.array([ROOT, *vocab.xpos.numbers(sentence.xpos)]),
             feats=feats,
-            vectors=np.array([0, *self.vectors.rows(sentence.forms)]) if self.vectors else None,
+            vectors=np.array([0, *self.vectors.rows(sentence.forms, vocab.fold)]) if self.vectors else None,
             heads=None if heads is None else np.array([-1, *heads]),
             gold=sentence.heads,
             labels=np.array([0, *vocab.labels.numbers(sentence.deprels)]) if vocab.labels else None,
             gold_labels=sentence.deprels,
             punctuation=list(map(is_punctuation, sentence.upos, sentence.xpos)),
             sentence=sentence if keep else None,
+            characters=list(map(self._characters, sentence.forms)) if vocab.characters else None,
         )
+
+    def _characters(self, form: str) -> tuple[int, ...]:
+        found = self._spelt.get(form)
+        if found is None:
+            found = tuple(self.vocab.characters.numbers(spelling(form)))
+            if len(self._spelt) < MOST_SPELT:
+                self._spelt[form] = found
+        return found

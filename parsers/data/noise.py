@@ -36,8 +36,12 @@ class Noise:
         return -torch.log(-torch.log(self.uniform(*shape).clamp_min(torch.finfo(torch.float32).tiny)))
 
 
-def dropout(x: Tensor, p: float, noise: Noise | None) -> Tensor:
-    """x [B, …] with a share p of its values set to 0 and the others divided by 1 − p; x itself without noise."""
+def dropout(x: Tensor, p: float, noise: Noise | None, per_sentence: bool = False) -> Tensor:
+    """x [B, N, …] with a share p of its values set to 0 and the others divided by 1 − p; x itself without noise.
+
+    ``per_sentence``: all tokens of a sentence lose the same values.
+    """
     if noise is None or p == 0:
         return x
-    return x * (noise.uniform(*x.shape[1:]) >= p).to(x.dtype).div_(1 - p)
+    shape = (1, *x.shape[2:]) if per_sentence else x.shape[1:]
+    return x * (noise.uniform(*shape) >= p).to(x.dtype).div_(1 - p)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from parsers.data import synthetic
 from parsers.data.conllu import Sentence, read
+from parsers.data.text import SUFFIXES, read_text
 from parsers.io.errors import DataError, UserError
 
 MAX_WORDS = 2000  # of a sentence: time grows with the cube, memory with the square
@@ -32,7 +33,7 @@ class Sources:
         if self.train is None:
             return synthetic.sentences(split)
         path = getattr(self, split)
-        return sentences(path) if path else []
+        return sentences(path, is_text=split == "unlabeled" and path.endswith(SUFFIXES)) if path else []
 
 
 def find_sources(options: Namespace) -> Sources:
@@ -74,9 +75,9 @@ def find_split(directory: Path, split: str, required: bool = True) -> str | None
     return None
 
 
-def sentences(path: str) -> Iterator[Sentence]:
-    """The sentences of a CoNLL-U file, none of them longer than can be parsed."""
-    for sentence in read(path, keep_lines=False):
+def sentences(path: str, is_text: bool = False) -> Iterator[Sentence]:
+    """The sentences of a CoNLL-U file, or of plain text, none of them longer than can be parsed."""
+    for sentence in (read_text if is_text else read)(path, keep_lines=False):
         check_length(sentence)
         yield sentence
 

@@ -1,5 +1,7 @@
 """Pretrained word vectors in text format: each line a word and its numbers. A first line of two counts is skipped."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from parsers.io.errors import DataError
@@ -13,10 +15,10 @@ class Vectors:
         self.words, self.table = words, table
         self.row = {word: row for row, word in enumerate(words, 1)}
 
-    def rows(self, forms: list[str]) -> list[int]:
-        """The row of each word: as it is written, else in lower case, else 0."""
+    def rows(self, forms: list[str], fold: Callable[[str], str]) -> list[int]:
+        """The row of each word: as it is written, else in lower case, else in the normal form of the run, else 0."""
         get = self.row.get
-        return [get(form) or get(form.lower(), 0) for form in forms]
+        return [get(form) or get(form.lower()) or get(fold(form), 0) for form in forms]
 
 
 def read_vectors(path: str) -> Vectors:

@@ -3,6 +3,7 @@
 import math
 import sys
 from argparse import Namespace
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -15,11 +16,14 @@ from parsers.data.conllu import Sentence
 from parsers.data.examples import Example, Indexer
 from parsers.data.sources import check_length
 from parsers.evaluation.kbest import best_trees
+from parsers.evaluation.mismatch import Mismatch
 from parsers.evaluation.parse import Parse
 from parsers.evaluation.screen import waiting
 from parsers.evaluation.tables import counted
+from parsers.evaluation.tags import TagReader
+from parsers.io.command import called_as
 from parsers.io.errors import DataError, UserError
-from parsers.networks.device import choose_device
+from parsers.networks.device import choose_device, num_threads
 from parsers.runs.run import Run
 from parsers.system import Parser
 
@@ -34,6 +38,7 @@ class RunParser:
 
     def __init__(self, path: str, options: Namespace):
         self.path, self.single_root, self.constrain = path, not options.multi_root, options.constrain
+        self.skip_impossible = options.skip_impossible
         self.settings = {
             "single_root": self.single_root,
             "decode": options.decode,
@@ -43,41 +48,76 @@ class RunParser:
         }
         with waiting("loading the model (and compiling for half a minute, the first time)"):
             run = Run.open(path)
-            self.model, vocab, vectors = run.load_model(run.config()[0], choose_device(options.device, 0))
-            self.indexer = Indexer(vocab, vectors)
-            list(self._parse([ONE_WORD]))  # compiles the kernels, or loads them, before the clock starts
+            config, _ = run.config()
+            torch.set_num_threads(options.threads or num_threads(config, EVALUATION_BATCH))
+            self.model, vocab, vectors = run.load_model(config, choose_device(options.device, 0))
+            self.tags = TagReader(run.tagger(vocab), options.predict_tags)
+            if options.predict_tags and self.tags.tagger is None:
+                why = "it was trained without one, or without tags"
+                raise UserError(f"{run} has no tagger, which --predict-tags needs: {why}")
+            indexer = Indexer(vocab, vectors)
+            # Compiles the kernels, or loads them, before the clock starts.
+            list(parse_sentences(self.model, indexer, [ONE_WORD], **self.settings))
+            self.mismatch = Mismatch.of(self.model, indexer)
 
     def _parse(self, sentences: Iterable[Sentence]) -> Iterator[Parse]:
-        return parse_sentences(self.model, self.indexer, sentences, **self.settings)
+        """Parses with the tags that the parser reads; each gets the sentence that is shown."""
+        pending: deque = deque()
+
+        def read() -> Iterator[Sentence]:
+            for sentence, *others in self.tags(sentences):
+                pending.append(others)
+                yield sentence
+
+        for parse in parse_sentences(self.model, self.mismatch, read(), **self.settings):
+            parse.sentence, parse.predicted_tags = pending.popleft()
+            yield parse
+
+    def warning(self, file: str) -> str | None:
+        """What makes the sentences parsed so far unlike the training data, in one line."""
+        line, tags = self.mismatch.line(file), self.tags
+        if tags.tagger and not tags.predict and (self.mismatch.unknown_tags or self.mismatch.lacks_inputs()):
+            line += "; --predict-tags replaces what the file has"
+        return line
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Parse]:
-        """The parses. If --constrain leaves some sentences without a tree, a UserError after the last sentence."""
+        """The parses. If --constrain leaves some sentences without a tree, a UserError after the last sentence; with
+        --skip-impossible, they come without heads."""
         impossible = 0
         for parse in self._parse(sentences):
             if math.isfinite(parse.log_prob):
                 yield parse
             elif self.constrain and parse.heads[0] < 0:
                 impossible += 1
-                print(f"evaluate.py: {no_tree(parse.sentence, self.single_root)}", file=sys.stderr)
+                name = called_as("evaluate.py")
+                left = "; left as it is" if self.skip_impossible else ""
+                print(f"{name}: {no_tree(parse.sentence, self.single_root)}{left}", file=sys.stderr)
+                if self.skip_impossible:
+                    yield parse
             else:
                 raise UserError(f"{self.path}: the scores of its model are not numbers: train it again")
-        if impossible:
-            raise UserError(f"{counted(impossible, 'sentence')} can't be parsed as the file says; nothing was written")
+        if impossible and not self.skip_impossible:
+            what = f"{counted(impossible, 'sentence')} can't be parsed as the file says"
+            raise UserError(f"{what}; nothing was written (--skip-impossible leaves them as they are)")
 
 
 def no_tree(sentence: Sentence, single_root: bool) -> DataError:
     """Why no projective tree has the heads in the file, and where."""
-    heads = dict(enumerate(sentence.heads, 1))
-    roots = [word for word, head in heads.items() if head == 0]
-    spans = [(min(head, word), max(head, word), word) for word, head in heads.items() if head >= 0]
+    word, what, remedy = conflict(sentence.heads, single_root)
+    return DataError(sentence.file, sentence.line_of(word), f"{what}: {remedy}")
+
+
+def conflict(heads: list[int], single_root: bool) -> tuple[int, str, str]:
+    """A word whose head is in the way of all trees with these heads (−1: free), why, and what could be done."""
+    roots = [word for word, head in enumerate(heads, 1) if head == 0]
+    spans = [(min(head, word), max(head, word), word) for word, head in enumerate(heads, 1) if head >= 0]
     crossing = next(((v, w) for a, b, v in spans for c, d, w in spans if a < c < b < d), None)
-    word, reason = 1, "no projective tree has the heads in the file: replace one of them by _"
     if crossing:
-        word = max(crossing)
-        reason = f"the arcs to words {min(crossing)} and {word} cross, which no projective tree has: replace one by _"
-    elif single_root and len(roots) > 1:
-        word, reason = roots[1], f"words {roots[0]} and {roots[1]} both hang from the root: --multi-root allows it"
-    return DataError(sentence.file, sentence.line_of(word), reason)
+        first, word = sorted(crossing)
+        return word, f"the arcs to words {first} and {word} cross, which no projective tree has", "replace one by _"
+    if single_root and len(roots) > 1:
+        return roots[1], f"words {roots[0]} and {roots[1]} both hang from the root", "--multi-root allows it"
+    return 1, "no projective tree has these heads", "replace one of them by _"
 
 
 def parse_sentences(
@@ -86,7 +126,7 @@ def parse_sentences(
     sentences: Iterable[Sentence],
     single_root: bool = True,
     *,
-    decode: str = "viterbi",
+    decode: str | None = None,
     constrain: bool = False,
     top_heads: bool = False,
     kbest: int | None = None,
@@ -94,13 +134,14 @@ def parse_sentences(
     """Each sentence with its tree.
 
     Args:
-        decode: "viterbi" for the most probable tree, "mbr" for the one with the largest sum of arc probabilities.
+        decode: "viterbi" for the most probable tree, "mbr" for the one with the largest sum of arc probabilities; by
+            default what the run was trained with.
         constrain: keep the heads in the file. Where no tree has them, all heads are −1 and ``log_prob`` is −inf.
         top_heads: fill ``Parse.top_heads``, which is empty otherwise.
         kbest: how many trees ``Parse.kbest`` gets; it is None otherwise.
     """
     device = next(model.parameters()).device
-    sentences = iter(sentences)
+    sentences, decode = iter(sentences), decode or model.options.decode
     model.eval()
     while window := list(islice(sentences, WINDOW)):
         for sentence in window:
@@ -145,13 +186,11 @@ def _labels(
     model: Parser, states: Tensor | None, batch: Batch, heads: Tensor, constrain: bool
 ) -> Iterator[tuple[list[str] | None, list[float] | None]]:
     """The labels of each sentence's words and their probabilities. Where heads are kept, so are their labels."""
-    found = model.labels(states, batch, heads)
+    found = model.named_labels(states, batch, heads)
     if found is None:
         yield from [(None, None)] * len(batch.examples)
         return
-    for example, numbers, probabilities in zip(batch.examples, *(column.tolist() for column in found), strict=True):
-        words = slice(1, len(example) + 1)
-        labels, certain = [model.vocab.label(number) for number in numbers[words]], probabilities[words]
+    for example, (labels, certain) in zip(batch.examples, found, strict=True):
         for i, (head, label) in enumerate(zip(example.gold, example.gold_labels, strict=True)):
             if constrain and head >= 0 and label != "_":
                 labels[i], certain[i] = label, 1.0

@@ -40,6 +40,9 @@ class Page:
         text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         self.write(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
+    def skip(self, parse: Parse) -> None:
+        """There is no tree to be shown."""
+
     def finish(self, figures: dict) -> None:
         self.write(self.after)
 

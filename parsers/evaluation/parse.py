@@ -1,5 +1,6 @@
 """The result of parsing a sentence."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Trees:
 class Parse:
     """One parsed sentence. Lists belong to the words: entry i to word i + 1; heads are 0 for ROOT, else 1 … n."""
 
-    sentence: Sentence
+    sentence: Sentence  # with the tags in the file, and predicted ones where it has none
     heads: list[int]
     gold: list[int] | None  # the heads in the file; None where it has none, or where the parser was given them
     probabilities: list[float]  # of each word's predicted head: the arc's marginal
@@ -34,6 +35,12 @@ class Parse:
     labels: list[str] | None = None  # of the predicted arcs; None where the model predicts none
     gold_labels: list[str] | None = None  # those in the file, `_` where not known; None where it has none, or no gold
     label_probabilities: list[float] | None = None  # of each predicted label, given its arc
+    predicted_tags: dict[str, list[str]] | None = None  # upos, xpos, feats as the output has them; None: as in the file
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether no tree has the heads that the parser was given."""
+        return self.log_prob == -math.inf
 
     @property
     def deprels(self) -> list[str]:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from parsers.evaluation.calibration import BINS
@@ -35,17 +36,20 @@ def draw_curves(path: Path, history: list[dict], title: str) -> None:
     epochs = [record for record in history if "final" not in record]
     x = range(1, len(epochs) + 1)  # over all stages
     with plotting(title) as (loss, uas, picture):
-        for name in ("loss", "unlabeled_loss"):
+        for name, text in (("loss", "loss"), ("parse_loss", "parse loss"), ("unlabeled_loss", "unlabelled loss")):
             if any(name in record for record in epochs):
-                loss.plot(x, [record.get(name) for record in epochs], label=name.replace("_", " "), marker=".")
+                loss.plot(x, [record.get(name) for record in epochs], label=text, marker=".")
         for name in ("dev_uas", "dev_uas_without_punctuation", "dev_las"):
             if any(name in record for record in epochs):
                 uas.plot(x, [record.get(name) for record in epochs], label=name[4:].replace("_", " "), marker=".")
         scores = "dev UAS and LAS, %" if any("dev_las" in record for record in epochs) else "dev UAS, %"
         for axes, what in ((loss, "training loss per word"), (uas, scores)):
-            _over_epochs(axes, what)
             if axes.lines:
                 axes.legend()
+            _over_epochs(axes, what)
+            for before, first in pairwise(epochs):
+                if before.get("stage") != first.get("stage"):
+                    axes.axvline(epochs.index(first) + 0.5, color="0.5", linestyle="--", linewidth=1)
     write(path, picture.getvalue())
 
 

@@ -50,13 +50,14 @@ def waiting(text: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def progress(path: str) -> Iterator[Callable[[Iterable[Parse]], Iterator[Parse]]]:
-    """Shows on a terminal how much of a file has been parsed, as the parses go through the function that it gives."""
+def progress(path: str | None) -> Iterator[Callable[[Iterable[Parse]], Iterator[Parse]]]:
+    """Shows on a terminal how much of a file has been parsed, as the parses go through the function that it gives. None
+    is a file whose sentences are not the lines in it: then only their number is shown."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield iter
         return
-    total = os.path.getsize(path) if os.path.isfile(path) and not path.endswith(".gz") else None
+    total = os.path.getsize(path) if path and os.path.isfile(path) and not path.endswith(".gz") else None
     columns = (TextColumn("parsing"), BarColumn(None), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, expand=True) as bar:
         task = bar.add_task("", total=total, text="")

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Protocol
 
-from parsers.data.conllu import DEPREL, HEAD, MISC
+from parsers.data.conllu import DEPREL, FEATS, HEAD, MISC, UPOS, XPOS
 from parsers.evaluation.breakdown import Breakdown
 from parsers.evaluation.calibration import Calibration
 from parsers.evaluation.kbest import Oracle
@@ -19,26 +19,30 @@ from parsers.evaluation.page import Page
 from parsers.evaluation.parse import Parse
 from parsers.evaluation.plots import reliability_plot
 from parsers.evaluation.screen import Printer
-from parsers.evaluation.tables import counted, evaluation_tables
+from parsers.evaluation.tables import TAG_ACCURACIES, counted, evaluation_tables
 from parsers.evaluation.terminal import draw_tree
 from parsers.io.errors import UserError
 from parsers.io.files import Write
 
 DOUBT = 0.9
+TAGS = {"upos": UPOS, "xpos": XPOS, "feats": FEATS}
 
 
 class Sink(Protocol):
     def add(self, parse: Parse) -> None: ...
 
+    def skip(self, parse: Parse) -> None:
+        """Gets a parse without a tree, with --skip-impossible."""
+
     def finish(self, figures: dict) -> None: ...
 
 
-class Evaluation:
+class Evaluation(Sink):
     """Counts, from which the figures are made. Memory does not grow with the file."""
 
     def __init__(self, kbest: int | None):
         self.counters = [Breakdown(), Labels(), Calibration(), *([Oracle(kbest)] if kbest else [])]
-        self.sentences = self.words = 0
+        self.sentences = self.words = self.skipped = 0
         self.doubtful = 0  # words whose arc has a probability below DOUBT
 
     def add(self, parse: Parse) -> None:
@@ -48,18 +52,23 @@ class Evaluation:
         self.words += len(parse.heads)
         self.doubtful += sum(probability < DOUBT for probability in parse.probabilities)
 
+    def skip(self, parse: Parse) -> None:
+        self.skipped += 1
+
     def figures(self, seconds: float) -> dict:
         return {
             **{key: value for counter in self.counters for key, value in counter.figures().items()},
             "parsed_sentences": self.sentences,
             "parsed_words": self.words,
+            "skipped_sentences": self.skipped,
             "doubtful_words": self.doubtful,
             "sentences_per_second": self.sentences / max(seconds, 1e-9),
         }
 
 
-class ConlluFile:
-    """The input with predicted heads and labels, all else byte for byte. What an earlier run has written is replaced.
+class ConlluFile(Sink):
+    """The input with predicted heads and labels, and tags if they were predicted; all else byte for byte. What an
+    earlier run has written is replaced.
 
     Where a head is predicted and no label is, DEPREL is `_`: the label in the file belongs to another arc.
 
@@ -79,6 +88,7 @@ class ConlluFile:
 
     def add(self, parse: Parse) -> None:
         columns, comments = {HEAD: parse.heads, DEPREL: parse.deprels}, {}
+        columns |= {TAGS[name]: tags for name, tags in (parse.predicted_tags or {}).items()}
         if self.confidence:
             of_labels = parse.label_probabilities or [None] * len(parse.heads)
             misc = zip(parse.sentence.column(MISC), parse.probabilities, of_labels, strict=True)
@@ -87,6 +97,9 @@ class ConlluFile:
         for rank, (log_prob, heads) in enumerate(parse.kbest or (), 1):
             comments[f"kbest_{rank}"] = " ".join([_decimal(log_prob), *map(str, heads)])
         self.write(parse.sentence.text(columns, comments))
+
+    def skip(self, parse: Parse) -> None:
+        self.write(parse.sentence.text())
 
     def finish(self, figures: dict) -> None:
         """All is written."""
@@ -103,7 +116,7 @@ def _decimal(value: float) -> str:
     return f"{round(value, 4) + 0.0:.4f}"  # + 0.0: no −0.0000
 
 
-class JsonFile:
+class JsonFile(Sink):
     """All figures, unrounded; with ``confidence`` also what is known of each sentence, one per line."""
 
     def __init__(self, write: Write, confidence: bool):
@@ -134,7 +147,7 @@ class JsonFile:
         self.write(f"\n],{text[1:]}\n" if self.confidence else f"{text}\n")
 
 
-class CalibrationPicture:
+class CalibrationPicture(Sink):
     """A PNG that shows how far the probabilities can be trusted. It is made of the figures alone."""
 
     def __init__(self, write: Write, path: str):
@@ -158,7 +171,7 @@ SINKS: dict[str, Callable[[Write, Namespace, str], Sink]] = {
 }
 
 
-class Report:
+class Report(Sink):
     """What is printed at the end: drawings of the first trees, and tables."""
 
     def __init__(self, printer: Printer, options: Namespace):
@@ -171,14 +184,20 @@ class Report:
 
     def finish(self, figures: dict) -> None:
         show, kbest = self.printer.show, self.options.kbest
+        show(f"tags: {figures['tags']}\n")
         self.printer.write("".join(f"{text}\n\n" for text in self.drawings))
         if "uas" in figures:
             show(evaluation_tables(figures))
         else:
             why = "the heads in the file were kept" if self.options.constrain else "no heads in the file"
             show(f"{why}: not scored")
+            if skipped := figures["skipped_sentences"]:
+                show(f"{counted(skipped, 'sentence')} left as in the file: no projective tree has these heads")
             doubtful, words = figures["doubtful_words"], figures["parsed_words"]
             show(f"{doubtful:,} of {words:,} arcs have a probability below {DOUBT}")
+            for column, name in TAG_ACCURACIES.items():
+                if f"{column}_accuracy" in figures:
+                    show(f"{name} {figures[f'{column}_accuracy']:.2f} %")
             if kbest:
                 mass = 100 * figures["kbest"][-1]["mass"]
                 show(f"probability of the best {counted(kbest, 'tree')}: {mass:.2f} % on average")

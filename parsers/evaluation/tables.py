@@ -16,6 +16,7 @@ MOST_LABELS = 15
 MOST_CONFUSIONS = 10
 MOST_ARCS = 10
 SIGNIFICANT = 0.05
+TAG_ACCURACIES = {column: f"{column.upper()} of the tagger" for column in ("upos", "xpos", "feats")}
 BAR = 8  # columns of 100 %, if there is room
 
 
@@ -30,6 +31,7 @@ def evaluation_tables(figures: dict) -> Group:
         ("CLAS", "clas", "content_words", "word"),
         ("complete matches", "complete_matches", "sentences", "sentence"),
         ("root accuracy", "root_accuracy", "roots", "root"),
+        *((name, f"{column}_accuracy", f"{column}_words", "word") for column, name in TAG_ACCURACIES.items()),
     ):
         if key in figures:
             main.add_row(name, _percent(figures[key]), counted(figures[whole], what))
@@ -85,10 +87,12 @@ def _kbest_table(rows: list[dict]) -> Table:
     return table
 
 
-def comparison_tables(figures: dict, rows: list[list[str]]) -> Group:
-    """Scores of two runs with the bootstrap, and the first arcs on which they differ, as rows."""
+def comparison_tables(figures: dict, rows: list[list[str]], output: str | None = None) -> Group:
+    """Scores of two runs with the bootstrap, and the first arcs on which they differ, as rows; ``output`` has all."""
     runs, bootstrap, labels = figures["runs"], figures["bootstrap"], figures.get("labels", {})
-    parts: list[RenderableType] = [Text(f"1: {_printable(runs[0])}\n2: {_printable(runs[1])}\n")]
+    first, second = figures["tags"]
+    tags = f"tags: {first}" if first == second else f"tags: 1: {first}; 2: {second}"
+    parts: list[RenderableType] = [Text(f"{tags}\n\n1: {_printable(runs[0])}\n2: {_printable(runs[1])}\n")]
     if bootstrap:
         verdicts = [_verdict(key.upper(), bootstrap[key]) for key in ("uas", "las") if key in bootstrap]
         parts += [_scores_table(bootstrap, *figures["scores"]), "", Text("\n".join(verdicts) + "\n")]
@@ -103,7 +107,8 @@ def comparison_tables(figures: dict, rows: list[list[str]]) -> Group:
     parts += [tags, ""]
     if rows:
         total = sum(count for counts in (figures["arcs"], labels) for kind, count in counts.items() if kind != "same")
-        more = f"… and {total - len(rows):,} more: --output FILE.tsv writes all of them\n" if total > len(rows) else ""
+        where = f"all of them are in {output}" if output else "--output FILE.tsv writes all of them"
+        more = f"… and {total - len(rows):,} more: {where}\n" if total > len(rows) else ""
         parts += [_arcs_table(rows, with_labels=bool(labels)), Text(more)]
     return Group(*parts)
 
@@ -115,6 +120,7 @@ def _scores_table(bootstrap: dict, first: dict, second: dict) -> Table:
         "las": "LAS",
         "clas": "CLAS",
         "complete_matches": "complete matches",
+        **{f"{column}_accuracy": name for column, name in TAG_ACCURACIES.items()},
     }
     table = _table("%", "1", "2", "2 − 1", "95 % interval", "p")
     for key, name in names.items():
@@ -123,7 +129,7 @@ def _scores_table(bootstrap: dict, first: dict, second: dict) -> Table:
             row = bootstrap[key]
             interval = "{:+.2f} … {:+.2f}".format(*row["interval"])
             table.add_row(name, *values, f"{row['difference']:+.2f}", interval, f"{row['p_value']:.4f}")
-        elif key in ("las", "clas") and key in first | second:  # CLAS is not drawn; LAS of one run alone
+        elif key.endswith(("las", "accuracy")) and key in first | second:  # not drawn; or LAS of one run alone
             table.add_row(
                 name, *values, *([f"{second[key] - first[key]:+.2f}"] if key in first and key in second else [])
             )

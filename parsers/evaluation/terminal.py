@@ -45,12 +45,17 @@ def draw_tree(parse: Parse, width: int = 80, color: bool = True) -> str:
 
     Aligned where box-drawing characters are narrow: in all terminals but those set up for old East Asian locales.
     """
-    canvas = _arcs_above(parse, width) or _arcs_above(parse, width, SHORT_LABEL) or _branches(parse, width)
-    place = clip(f"{clean(parse.sentence.file)}:{parse.sentence.line}", width)
-    summary = clip(_summary(parse), width)
+    canvas = _arcs_above(parse, width) or _arcs_above(parse, width, SHORT_LABEL)
+    legend = ["━ wrong  ╌ gold"] if _wrong(parse) else []
+    if canvas is None:  # no gold arcs are drawn there
+        canvas = _branches(parse, width)
+        legend = ["✗ wrong"] if _wrong(parse) else []
+    file, line = parse.sentence.file, parse.sentence.line
+    place = [clip(f"{clean(file)}:{line}", width)] if file else []
+    summary = clip(" · ".join([_summary(parse), *legend]), width)
     if color:
-        place, summary = _paint(place, "dim"), _paint(summary, "dim")
-    return "\n".join([place, *canvas.lines(color), summary])
+        place, summary = [_paint(text, "dim") for text in place], _paint(summary, "dim")
+    return "\n".join([*place, *canvas.lines(color), summary])
 
 
 def clean(text: str) -> str:
@@ -312,6 +317,4 @@ def _summary(parse: Parse) -> str:
         wrong_labels = f", {labels} wrong label{'s' * (labels != 1)}" if labels else ""
         parts.append(f"{known - len(_wrong(parse))} of {known} heads right{wrong_labels}")
     parts.append(f"tree {math.exp(min(parse.log_prob, 0)):.2g}, entropy {parse.entropy:.2f}")
-    if _wrong(parse):
-        parts.append("━ wrong  ╌ gold")
     return " · ".join(parts)

@@ -26,3 +26,9 @@ def run_command(name: str, main: Callable[[list[str]], int], arguments: list[str
         # The reader closed the pipe. Python flushes the rest at exit, and would raise again: let it go to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def called_as(script: str) -> str:
+    """The command as the user knows it: `train.py` or `python train.py`, or, installed, `tritree-train`."""
+    name = os.path.basename(sys.argv[0])
+    return name if name.startswith("tritree-") else script

@@ -157,11 +157,15 @@ def check_regular(path: Path, most: int) -> None:
         raise DataError(str(path), None, "this file is too large to be part of a run")
 
 
+def is_run(path: str) -> bool:
+    return os.path.isfile(os.path.join(path, "config.json"))
+
+
 def check_is_run(path: str) -> None:
     """A UserError unless this is a run directory."""
     if not os.path.isdir(path):
         raise UserError(f"{path} is not a directory: name a run, a directory that train.py made")
-    if not os.path.isfile(os.path.join(path, "config.json")):
+    if not is_run(path):
         raise UserError(f"{path} is not a run: it has no config.json; name a directory that train.py made")
 
 

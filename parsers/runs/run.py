@@ -11,11 +11,12 @@ import os
 import shutil
 import tempfile
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 from parsers import load_parser
 from parsers.data.sources import Sources
@@ -25,8 +26,11 @@ from parsers.io.errors import DataError, UserError, why
 from parsers.io.files import MAX_JSON, check_is_run, machine_memory, read_json, umask, write
 from parsers.options import options_from, options_to_json
 from parsers.runs.checkpoint import Checkpoints
-from parsers.runs.tensors import load_module, module_shapes, pack, read_tensors
+from parsers.runs.tagger import Tagger, has_tagger, load_tagger
+from parsers.runs.tensors import Unfilled, load_module, module_shapes, pack, read_tensors
 from parsers.system import Parser
+
+ParserKind = TypeVar("ParserKind", bound=Parser)
 
 FORMAT = 1
 HASHED = 2**26  # bytes; larger files are compared by size only, others by checksum, too
@@ -35,15 +39,22 @@ HASHED = 2**26  # bytes; larger files are compared by size only, others by check
 class Run:
     """An existing run directory."""
 
-    def __init__(self, directory: Path):
-        self.directory = directory
-        self.checkpoints = Checkpoints(directory)
+    def __init__(self, path: str):
+        self.name, self.directory = path, Path(path).absolute()
+        self.checkpoints = Checkpoints(self.directory)
 
     @classmethod
     def create(
-        cls, path: str, options: Namespace, sources: Sources, vocab: Vocabulary, vectors: Vectors | None
+        cls,
+        path: str,
+        options: Namespace,
+        sources: Sources,
+        vocab: Vocabulary,
+        vectors: Vectors | None,
+        files: Iterable[str] = (),
     ) -> "Run":
-        """Makes the directory under a temporary name and renames it, so that it is never seen incomplete."""
+        """Makes the directory under a temporary name and renames it, so that it is never seen incomplete. ``files`` are
+        others that the run starts from, beside its sources."""
         target = Path(path).absolute()
         if target.exists():
             raise UserError(f"{path} exists already: continue it with --resume {path}, or choose another --output")
@@ -52,7 +63,7 @@ class Run:
             "torch": torch.__version__,
             "options": options_to_json(options),
             "sources": vars(sources),
-            "files": {file: fingerprint(file) for file in sources.files()},
+            "files": {file: fingerprint(file) for file in [*sources.files(), *files]},
         }
         words = json.dumps({"words": vectors.words if vectors else []}, ensure_ascii=False).encode()
         if len(words) > MAX_JSON:
@@ -73,15 +84,16 @@ class Run:
                 raise
         except OSError as error:
             raise UserError(f"{path} can't be made: {why(error)}") from None
-        return cls(target)
+        return cls(path)
 
     @classmethod
     def open(cls, path: str) -> "Run":
         check_is_run(path)
-        return cls(Path(path).absolute())
+        return cls(path)
 
     def __str__(self) -> str:
-        return os.path.relpath(self.directory)
+        """As the user gave it."""
+        return self.name
 
     def config(self) -> tuple[Namespace, Sources]:
         """Options and data, checked as if they came from the command line."""
@@ -96,21 +108,61 @@ class Run:
             raise DataError(str(path), None, "`sources` is not as train.py writes it")
         return options, Sources(**sources)
 
-    def check_files(self, sources: Sources) -> None:
+    def check_files(self, files: Iterable[str]) -> None:
         """The data must not have changed since the run began: it would end differently."""
         saved = read_json(self.directory / "config.json").get("files")
-        for file in sources.files():
+        for file in files:
             if not isinstance(saved, dict) or saved.get(file) != fingerprint(file):
                 raise DataError(file, None, f"this file has changed since {self} began: start a new run")
 
-    def finished(self) -> bool:
+    def training(self) -> dict:
+        """The state of the training in the last valid checkpoint; nothing in it is checked."""
         for number in self.checkpoints.numbers():
             try:
                 training = self.checkpoints.state(number).get("training")
             except DataError:
                 continue
-            return isinstance(training, dict) and training.get("finished") is True
-        return False
+            return training if isinstance(training, dict) else {}
+        return {}
+
+    def finished(self) -> bool:
+        training = self.training()
+        return training.get("finished") is True and training.get("continued", 0) == len(self.continued())
+
+    def continued(self) -> list[int]:
+        """For each time that it went on after it was finished, the last epoch of its last stage from then on. None for
+        teachers, which have no config.json of their own."""
+        path = self.directory / "config.json"
+        if not path.exists():
+            return []
+        last_epochs = read_json(path).get("continued", [])
+        if not isinstance(last_epochs, list) or not all(type(n) is int and 0 < n < 2**31 for n in last_epochs):
+            raise DataError(str(path), None, "`continued` is not as train.py writes it")
+        return last_epochs
+
+    def check_goes_on(self) -> None:
+        """A UserError unless this run is finished and has the weights of its last epoch."""
+        if not self.finished():
+            raise UserError(f"{self} is not finished: --resume it without --epochs first")
+        training = self.training()
+        try:
+            best_stage, last_stage = training["history"][training["best_epoch"] - 1]["stage"], training["stage"]
+            if type(training["epoch"]) is not int:
+                raise TypeError
+        except (KeyError, IndexError, TypeError):
+            raise DataError(str(self.directory), None, "its last checkpoint is not that of a finished run") from None
+        # Then the checkpoint has the best weights in place of the last ones.
+        is_old = "continued" not in training
+        if is_old and best_stage != last_stage:
+            why = "an older version has finished it, and its last weights were not kept"
+            raise UserError(f"{self} can't go on: {why}; --init {self} starts a new run from its best ones")
+
+    def go_on(self, epochs: int) -> None:
+        """Notes in config.json that a finished run shall have so many more epochs of its last stage."""
+        path = self.directory / "config.json"
+        last_epochs = [*self.continued(), self.training()["epoch"] - 1 + epochs]
+        config = read_json(path) | {"continued": last_epochs}
+        write(path, json.dumps(config, indent=1, ensure_ascii=False).encode())
 
     def vocab(self) -> Vocabulary:
         path = self.directory / "vocab.json"
@@ -129,6 +181,9 @@ class Run:
             raise DataError(str(tensor_file), None, "the vectors do not belong to the words in vectors.json")
         return Vectors(words, np.ascontiguousarray(table.numpy()))
 
+    def tagger(self, vocab: Vocabulary) -> Tagger | None:
+        return load_tagger(self.directory, vocab.normalize) if has_tagger(self.directory) else None
+
     def save_model(self, tensors: dict[str, torch.Tensor]) -> None:
         write(self.directory / "model.safetensors", pack(tensors))
 
@@ -141,11 +196,21 @@ class Run:
         build = load_parser(options.model)
         tensors = read_tensors(path, module_shapes(outline(options, vocab, vectors), build.resizable))
         model = build(options, vocab, vectors)
-        try:
-            load_module(model, tensors, build.resizable)
-        except ValueError:
-            raise DataError(str(path), None, "this is not the model of a run") from None
+        self._load(model, tensors)
         return model.to(device).eval(), vocab, vectors
+
+    def load_weights(self, model: ParserKind, device: torch.device) -> ParserKind:
+        """The best weights of the run in a model that is there already, in evaluation mode."""
+        path = self.directory / "model.safetensors"
+        self._load(model, read_tensors(path, module_shapes(model, model.resizable)))
+        return model.to(device).eval()
+
+    def _load(self, model: Parser, tensors: dict[str, torch.Tensor]) -> None:
+        try:
+            load_module(model, tensors, model.resizable)
+        except ValueError:
+            path = self.directory / "model.safetensors"
+            raise DataError(str(path), None, "this is not the model of a run") from None
 
     def write_metrics(self, history: list[dict]) -> None:
         """JSON has neither NaN nor infinity: null replaces them."""
@@ -157,16 +222,6 @@ def outline(options: Namespace, vocab: Vocabulary, vectors: Vectors | None) -> P
     """The model on the meta device: it takes no memory, whatever its size."""
     with torch.device("meta"), Unfilled():
         return load_parser(options.model)(options, vocab, vectors)
-
-
-class Unfilled(TorchFunctionMode):
-    """Skips torch.nn.init. On the meta device it has no effect, but torch would import its compiler for it, which takes
-    two seconds."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        if getattr(function, "__module__", None) == "torch.nn.init":
-            return args[0] if args else kwargs["tensor"]
-        return function(*args, **(kwargs or {}))
 
 
 def _can_be_shown(value: object) -> bool:

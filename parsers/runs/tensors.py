@@ -6,6 +6,7 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from parsers.io.errors import DataError, why
 from parsers.io.files import check_regular, machine_memory
@@ -98,3 +99,13 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[dict]:
 def _kind(value: object) -> object:
     """The type of a setting; of a list or tuple, the types of its items."""
     return [type(item) for item in value] if isinstance(value, list | tuple) else type(value)
+
+
+class Unfilled(TorchFunctionMode):
+    """Skips torch.nn.init. On the meta device it has no effect, but torch would import its compiler for it, which takes
+    two seconds."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **(kwargs or {}))

@@ -1,5 +1,7 @@
-"""Saving and restoring a training: the model, its best weights so far, the optimiser, the loss scaler and the state."""
+"""Saving and restoring a training: the model, its best weights so far, their average, the optimiser, the loss scaler
+and the state."""
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -16,11 +18,14 @@ if TYPE_CHECKING:
 def save(trainer: "Trainer", seconds: float) -> None:
     """Writes a new checkpoint; ``seconds``: how long the run has taken so far."""
     tensors, optimizer = files.pack_optimizer(trainer.optimizer)
-    tensors |= {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
-    state = asdict(trainer.state) | {"seconds": seconds}
+    average, steps = trainer.average, trainer.average.steps if trainer.average else 0
+    state = asdict(trainer.state) | {"seconds": seconds, "averaged": steps}
     fields = {"training": state, "optimizer": optimizer, "scaler": trainer.scaler.state_dict()}
-    trainer.run.checkpoints.save(tensors, fields)
+    with average.used(in_model=False) if average else nullcontext():
+        tensors |= {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
+        tensors |= {f"average.{name}": tensor for name, tensor in (average.tensors if average else {}).items()}
+        trainer.run.checkpoints.save(tensors, fields)
 
 
 def restore(trainer: "Trainer") -> bool:
@@ -43,19 +48,26 @@ def _load(trainer: "Trainer", number: int) -> None:
     model, checkpoints = trainer.model, trainer.run.checkpoints
     saved = checkpoints.state(number)
     state = State(**saved["training"])
-    state.check(trainer.stages, trainer.options.epochs)
+    stages = range(model.first_stage(trainer.data), trainer.stages + 1)
+    state.check(stages, max(trainer.options.epochs, *trainer.continued, 0))
+    if not 0 <= state.continued <= len(trainer.continued):
+        raise ValueError("it went on more often than config.json says")
     scaler, usual = ({k: type(v) for k, v in d.items()} for d in (saved["scaler"], trainer.scaler.state_dict()))
     if scaler != usual:
         raise ValueError("the state of another loss scaler")
     expected = files.module_shapes(model, model.resizable, "model.")
     if state.best_epoch:
         expected |= files.module_shapes(model, model.resizable, "best.")
+    if trainer.average:
+        expected |= trainer.average.shapes("average.")
     expected |= files.optimizer_shapes(trainer.optimizer, saved["optimizer"], model.optimizer_state)
     tensors = files.read_tensors(checkpoints.tensor_file(number), expected)
     files.load_module(model, _below("model.", tensors), model.resizable)
     files.load_optimizer(trainer.optimizer, tensors, saved["optimizer"])
     trainer.scaler.load_state_dict(saved["scaler"])
     trainer.best = {name: tensor.to(trainer.group.device) for name, tensor in _below("best.", tensors).items()}
+    if trainer.average:
+        trainer.average.load(_below("average.", tensors), state.averaged)
     trainer.state = state
 
 

@@ -18,11 +18,14 @@ class State:
     best_epoch: int = 0  # counted over all stages; 0: none yet
     goal: float = -1.0  # the dev score to beat: the best one since training started from new weights
     waiting: int = 0  # epochs since then without a better one
+    averaged: int = 0  # steps in the average of the weights (--ema)
+    continued: int = 0  # how often it went on after it was finished
     seconds: float = 0.0
     finished: bool = False
 
-    def check(self, stages: int, epochs: int) -> None:
-        """A ValueError unless a training of so many stages and epochs can be in this state: the file is not trusted."""
+    def check(self, stages: range, epochs: int) -> None:
+        """A ValueError unless a training of these stages and so many epochs can be in this state: the file is not
+        trusted."""
         for name, usual in vars(State()).items():
             kinds = (int, float) if isinstance(usual, float) else (type(usual),)
             if type(getattr(self, name)) not in kinds:
@@ -30,7 +33,8 @@ class State:
         records = [self.totals, self.record, *self.history]
         if not all(type(value) in (int, float, bool) for record in records for value in record.values()):
             raise ValueError("figures that are not numbers")
-        if not (1 <= self.stage <= stages and 1 <= self.epoch <= epochs + 1 and self.step >= 0 and self.waiting >= 0):
+        counts = (self.step, self.waiting, self.averaged)
+        if self.stage not in stages or not 1 <= self.epoch <= epochs + 1 or min(counts) < 0:
             raise ValueError("stage, epoch or step out of range")
         if self.phase == "dev" and not {"stage", "epoch", "sentences_per_second"} <= self.record.keys():
             raise ValueError("an epoch without figures")

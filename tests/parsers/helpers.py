@@ -33,14 +33,15 @@ class SmallCorpus:
 
     def __init__(self, count: int = 20, unlabeled: int = 0):
         self.labeled = synthetic.sentences("train", count=count)
-        self.dev, self.test = self.labeled, []
+        self.dev, self.test, self.retagged = self.labeled, [], []
         self.unlabeled = synthetic.sentences("unlabeled", count=unlabeled) if unlabeled else []
 
 
 def small_data(options: Namespace, count: int = 20, unlabeled: int = 0) -> tuple[Data, Vocabulary]:
     """With unlabelled sentences only if the system uses them, as in train.py."""
     corpus = SmallCorpus(count, unlabeled if MODELS[options.model].uses_unlabeled else 0)
-    vocab = Vocabulary.build(corpus.labeled, corpus.unlabeled, with_labels=options.label_weight > 0)
+    parts = {"with_labels": options.label_weight > 0, "with_characters": options.char_filters > 0}
+    vocab = Vocabulary.build(corpus.labeled, corpus.unlabeled, **parts)
     return Data.of(options, corpus, vocab), vocab
 
 

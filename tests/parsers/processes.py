@@ -46,7 +46,7 @@ def call(main: Callable[[list[str]], int], *arguments, name: str = "command") ->
 
 def mistake(capfd, main: Callable[[list[str]], int], *arguments, lines: int = 1) -> str:
     """What a command says, called in this process, that ends with a mistake of the user."""
-    name = f"{main.__module__}.py"
+    name = f"{main.__module__.rpartition('.')[2]}.py"
     assert call(main, *arguments, name=name) == 2
     out, error = capfd.readouterr()
     assert out == "" and error.startswith(f"{name}: ") and error.count("\n") == lines

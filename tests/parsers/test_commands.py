@@ -19,7 +19,7 @@ from tests.parsers.helpers import TINY
 from tests.parsers.processes import ENVIRONMENT, TWICE, call, mistake, run, start, wait_for_epochs, write_treebank
 from tests.parsers.training.interruption import check_alike, figures_of
 
-FAST = [*TINY, "--epochs=3", "--seed=7"]
+FAST = [*TINY, "--epochs=3", "--seed=7", "--no-tagger"]
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,53 @@ def test_a_finished_run_is_left_alone(whole):
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in path.iterdir()}
     assert "finished already" in run("train.py", "--resume", path).stdout
     assert {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in path.iterdir()} == before
+
+
+def test_a_finished_run_goes_on(whole, bank, capfd):
+    """Killed after it is noted, and after its first new epoch, it ends as a run of so many epochs does."""
+    path, options = bank / "on", ["--treebank", bank, "--labeled=0.5", *TINY, "--seed=7", "--no-tagger"]
+    run("train.py", "--model=ntp", "--output", path, *options, "--epochs=1")
+    unfinished = bank / "unfinished"
+    unfinished.mkdir()
+    for name in ("config.json", "vocab.json"):
+        (unfinished / name).write_bytes((path / name).read_bytes())
+    error = mistake(capfd, train.main, "--resume", unfinished, "--epochs=2")
+    assert f"{unfinished} is not finished: --resume it without --epochs first" in error
+    Run.open(str(path)).go_on(2)
+    process = start("train.py", "--resume", path, stdout=subprocess.DEVNULL)
+    wait_for_epochs(process, path, 2)
+    process.kill()
+    process.wait()
+    run("train.py", "--resume", path)
+    assert figures_of(path) == figures_of(whole[0]) and Run.open(str(path)).continued() == [3]
+    assert (path / "model.safetensors").read_bytes() == (whole[0] / "model.safetensors").read_bytes()
+    assert "finished already" in run("train.py", "--resume", path).stdout
+
+
+def test_a_run_starts_from_another(whole, bank, capfd):
+    """And again, where it has no checkpoint; with the words of both."""
+    other = bank / "other.conllu"
+    other.write_text((bank / "small-ud-test.conllu").read_text())
+    options = ["--model=ntp", "--train", other, *FAST]
+    run("train.py", *options, "--init", whole[0], "--output", bank / "tuned")
+    again = bank / "tuned-again"
+    again.mkdir()
+    for name in ("config.json", "vocab.json"):
+        (again / name).write_bytes((bank / "tuned" / name).read_bytes())
+    run("train.py", "--resume", again)
+    assert figures_of(again) == figures_of(bank / "tuned")
+    old, new = (set(Run.open(str(path)).vocab().words.symbols) for path in (whole[0], bank / "tuned"))
+    assert old < new
+    for arguments, message in [
+        (["--model=nmp"], "is a run of ntp: choose --model ntp"),
+        (["--model=ntp", "--lstm-size=7"], "has other inputs or sizes: it was trained with --lstm-size 6"),
+        (["--model=ntp", "--xpos"], "has other inputs or sizes: it was trained with no --xpos"),
+    ]:
+        error = mistake(
+            capfd, train.main, "--train", other, "--init", whole[0], "--output", bank / "x", *FAST, *arguments
+        )
+        assert message in error
+    (whole[0] / "vocab.json").touch()
 
 
 def test_killed_and_resumed(whole, bank):
@@ -105,6 +152,7 @@ def test_evaluation(whole, bank, tmp_path):
     scores, parsed = tmp_path / "scores.json", tmp_path / "parsed.conllu"
     done = run("evaluate.py", whole[0], gold, "--json", scores, "--output", parsed)
     figures = json.loads(scores.read_text())
+    assert done.stdout.startswith("tags: those in the file\n") and done.stderr == ""
     assert re.search(rf"^UAS +{figures['uas']:.2f} ", done.stdout, re.M)
     final = figures_of(whole[0])[-1]
     assert (figures["uas"], figures["complete_matches"]) == (final["test_uas"], final["test_complete_matches"])
@@ -125,6 +173,8 @@ def test_evaluation(whole, bank, tmp_path):
 def test_mistakes_of_training(bank, tmp_path, capfd):
     broken = tmp_path / "broken.conllu"
     broken.write_text("1\ta\t_\tX\t_\t_\t9\t_\t_\t_\n\n")
+    bare, gold = tmp_path / "bare.conllu", bank / "small-ud-test.conllu"
+    bare.write_text("1\ta\t_\tX\t_\t_\t0\t_\t_\t_\n\n")
     output = tmp_path / "run"
     for arguments, message in [
         (["--model=magic"], "invalid choice: 'magic'"),
@@ -132,7 +182,10 @@ def test_mistakes_of_training(bank, tmp_path, capfd):
         (["--model=ntp", "--fp16", "--bf16"], "not allowed with argument"),
         (["--model=ntp", "--treebank="], "argument --treebank: the name is empty"),
         (["--model=ntp", "--dev", ""], "argument --dev: the name is empty"),
-        (["--resume=run", "--epochs=5"], "--epochs=5 would have no effect: a resumed run goes on with the options"),
+        (["--resume=run", "--seed=5"], "--output would have no effect: a resumed run goes on with the options"),
+        (["--model=ntp", "--stop-on=las", "--label-weight=0"], "with --label-weight 0 there are none"),
+        (["--model=ntp", "--train", bare, "--dev", gold, "--stop-on=las"], "DEPREL is empty in the trees"),
+        (["--model=ntp", "--train", gold, "--dev", bare, "--stop-on=las"], "DEPREL is empty in the dev set"),
         (["--model=ntp", "--treebank=nowhere"], "--treebank nowhere is not a directory"),
         (["--model=ntp", "--treebank", tmp_path], "has no *-ud-train.conllu"),
         (["--model=ntp", "--dev", broken], "--dev needs --train or --treebank"),
@@ -158,11 +211,15 @@ def test_mistakes_of_training(bank, tmp_path, capfd):
 def test_mistakes_of_evaluation(whole, tmp_path, capfd):
     path, gold = whole[0], whole[0].parent / "small-ud-test.conllu"
     for arguments, message in [
-        ([path], "name either a FILE or a --treebank"),
+        ([path], "name either a FILE, a --treebank or a --text"),
         ([path, tmp_path / "missing.conllu"], "missing.conllu: can't be read: No such file"),
         ([path, gold, "--output", tmp_path], "is a directory: name a file"),
         ([path, gold, "--output", tmp_path / "no" / "x"], "can't be written: No such file or directory"),
         ([tmp_path, gold], "is not a run"),
+        ([gold, path], f"{gold} is a file and {path} is a run: the run comes first"),
+        (["--compare", path, gold, path], "the run comes first"),
+        ([path, gold, "--skip-impossible"], "--skip-impossible goes with --constrain"),
+        ([path, gold, "--threads=0"], "--threads: '0' is not an integer from 1 to 4096"),
     ]:
         assert message in mistake(capfd, evaluate.main, *arguments)
     broken = tmp_path / "broken.conllu"
@@ -186,7 +243,7 @@ def test_a_full_disk_while_training(bank, tmp_path, capfd, monkeypatch):
     path = tmp_path / "run"
     assert call(train.main, "--model=ntp", "--treebank", bank, "--output", path, *FAST) == 2
     error = capfd.readouterr().err
-    assert "No space left on device" in error and error.endswith(f"train.py --resume {os.path.relpath(path)}\n")
+    assert "No space left on device" in error and error.endswith(f"train.py --resume {path}\n")
     assert error.count("\n") == 1
     if os.path.exists("/dev/full"):
         with open("/dev/full", "w") as file, pytest.raises(UserError, match="standard output can't be written"):
@@ -197,10 +254,10 @@ def test_a_full_disk_while_training(bank, tmp_path, capfd, monkeypatch):
 
 @pytest.mark.parametrize(
     ("command", "arguments", "most"),
-    [("evaluate", [], 50), ("train", [], 50), *(("train", [f"--model={model}"], 60) for model in MODELS)],
+    [("evaluate", [], 50), ("train", [], 50), *(("train", [f"--model={model}"], 74) for model in MODELS)],
 )
 def test_help_fits_a_screen(command, arguments, most, capsys):
-    """80 columns; 50 lines, and a few more where a system has options of its own."""
+    """80 columns; 50 lines, and up to half as many more where all options of a system are shown."""
     with pytest.raises(SystemExit) if command == "evaluate" else nullcontext():
         {"train": train, "evaluate": evaluate}[command].main([*arguments, "--help"])
     text = capsys.readouterr().out

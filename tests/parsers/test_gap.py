@@ -180,6 +180,11 @@ def test_labeled_loss():
     log_z = tritree.log_partition(model.encode(batch)[0], batch.lengths)
     torch.testing.assert_close(loss, (log_z - joint).sum())
     torch.testing.assert_close(metrics["tree_loss"], ntp.labeled_loss(batch)[0])
+    torch.testing.assert_close(metrics["parse_loss"], metrics["tree_loss"])  # without labels
+    model.theta.totals.add_(7)  # another Θ: the loss changes, and what is shown of it does not
+    other, metrics = model.labeled_loss(batch)
+    assert other != loss
+    torch.testing.assert_close(metrics["parse_loss"], metrics["tree_loss"])
     loss.backward()
     ntp.labeled_loss(batch)[0].backward()
     found = dict(model.named_parameters())
@@ -264,6 +269,26 @@ def test_without_unlabelled_sentences():
     before = [tensor.clone() for tensor in model.theta.state_dict().values()]
     assert "elbo" not in model.end_epoch(context)
     assert all(torch.equal(a, b) for a, b in zip(before, model.theta.state_dict().values(), strict=True))
+
+
+def test_trees_that_are_forgotten():
+    """With --tree-counts first, only the first epoch's B has them; without text there is nothing else to count."""
+    for counted, epoch, with_trees in (("always", 2, True), ("first", 1, True), ("first", 2, False)):
+        model, data, context = gap("--sigma=0", f"--tree-counts={counted}", epoch=epoch)
+        model.end_epoch(context)
+        expected = sum(map(len, data.unlabeled)) + with_trees * sum(map(len, data.labeled))
+        assert model.theta.totals.sum().item() == pytest.approx(expected)
+    model, data, context = gap("--tree-counts=first", epoch=2, unlabeled=0)
+    model.end_epoch(context)
+    assert model.theta.totals.sum() == sum(map(len, data.labeled))
+
+
+def test_words_of_the_text_are_unknown_in_the_first_stage():
+    model, _, context = gap("--encoder-words=all", unlabeled=40)
+    model.end_epoch(context)
+    table, known = model.encoder.word.weight, model.vocab.num_labeled
+    assert len(table) > known and torch.equal(table[known:], table[UNKNOWN].expand_as(table[known:]))
+    assert not torch.equal(table[2], table[UNKNOWN])
 
 
 def test_the_weight_is_chosen_on_the_dev_set():

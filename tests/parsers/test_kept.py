@@ -34,7 +34,9 @@ def test_an_interrupted_run_goes_on(tmp_path):
     path = tmp_path / "run"
     shutil.copytree(KEPT / "interrupted", path)
     assert train.main(["--resume", str(path)]) == 0
-    check_alike(figures_of(KEPT / "finished"), figures_of(path))
+    newer = ("parse_loss",)  # figures that the kept runs do not have
+    found = [{key: value for key, value in record.items() if key not in newer} for record in figures_of(path)]
+    check_alike(figures_of(KEPT / "finished"), found)
     expected, found = (load_file(directory / "model.safetensors") for directory in (KEPT / "finished", path))
     assert {name: tensor.shape for name, tensor in found.items()} == {k: v.shape for k, v in expected.items()}
     run = Run.open(str(path))

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from parsers import MODELS
+from parsers.crfae import MAX_LABEL_ROWS, TagLabeler
 from parsers.data import synthetic
 from parsers.data.batches import collate
 from parsers.data.examples import Indexer
 from parsers.data.vocabulary import ROOT, UNKNOWN, Vocabulary
-from parsers.networks.labeler import FIRST, MAX_ROWS, Labeler, TagLabeler, best_labels, label_loss
+from parsers.networks.labeler import FIRST, Labeler, best_labels, label_loss
 from parsers.system import Context
 from parsers.training.processes import Group
 from tests.parsers.helpers import NO_LABELS, SMALL, build, one_batch, small_data, small_trainer, tiny_options
@@ -55,11 +56,10 @@ def test_predictions(system):
     with torch.no_grad():
         batch = one_batch(data)
         _, o = model(batch)
-        labels, probabilities = model.labels(o, batch, batch.heads)
-    for tree, row, p, n in zip(batch.heads, labels, probabilities, batch.lengths, strict=True):
-        names = list(map(model.vocab.label, row[1 : n + 1].tolist()))
+        labels = model.named_labels(o, batch, batch.heads)
+    for tree, (names, probabilities), n in zip(batch.heads, labels, batch.lengths, strict=True):
         assert [name == "root" for name in names] == (tree[1 : n + 1] == 0).tolist()
-        assert ((p[1 : n + 1] > 0) & (p[1 : n + 1] <= 1)).all()
+        assert len(probabilities) == n and all(0 < p <= 1 for p in probabilities)
 
 
 @pytest.mark.parametrize("system", MODELS)
@@ -132,5 +132,5 @@ def test_stopping_on_labelled_scores(tmp_path):
 
 
 def test_many_tags_share_weights():
-    assert len(TagLabeler(400, FIRST + 3).weight) == MAX_ROWS
+    assert len(TagLabeler(400, FIRST + 3).weight) == MAX_LABEL_ROWS
     assert len(TagLabeler(20, FIRST + 3).weight) == (5 * 21**2 + 7 * 21) * 2

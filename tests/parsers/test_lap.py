@@ -9,7 +9,8 @@ from parsers.data.batches import collate
 from parsers.lap import kl_to_standard_normal
 from parsers.system import Context
 from parsers.training.processes import Group
-from tests.parsers.helpers import NO_LABELS, build, one_batch, small_data, tiny_options
+from tests.parsers.helpers import NO_LABELS, build, one_batch, small_data, small_trainer, tiny_options
+from tests.parsers.training.interruption import check_resumed, figures
 
 
 def small_model(*arguments, unlabeled=4):
@@ -201,3 +202,59 @@ def test_processes_that_share_a_batch_draw_the_same_words(kind):
     halves = [collate(data.labeled, rank, world=2) for rank in range(2)]
     expected = loss(whole.draw("noise"))[0]
     torch.testing.assert_close(sum(loss(half.draw("noise"))[0] for half in halves), expected)
+
+
+def test_text_comes_first(tmp_path):
+    """Stage 0 has no trees, no dev set and no times, and is over after --epochs at the latest; it is resumed, too."""
+    options = tiny_options("lap", "--epochs=3", "--pretrain-epochs=2")
+    whole = small_trainer(options, tmp_path / "whole", count=8, unlabeled=9)
+    *epochs, final = figures(whole.train().history)
+    assert [(record["stage"], record["epoch"]) for record in epochs] == [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3)]
+    for record in whole.state.history[:2]:
+        assert not {"epoch_seconds", "dev_uas", "loss"} & record.keys() and record["unlabeled_loss"] > 0
+    assert final["best_epoch"] > 2 and final["epochs"] == 5
+    check_resumed(whole, after=(1, 2, 5), count=8, unlabeled=9)
+    for arguments, unlabeled, expected in (
+        (["--epochs=1"], 9, [0, 1]),
+        (["--epochs=1", "--pretrain-epochs=0"], 9, [1]),
+        (["--epochs=1"], 0, [1]),
+    ):
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        trainer = small_trainer(tiny_options("lap", *arguments), path, count=8, unlabeled=unlabeled)
+        assert [record["stage"] for record in trainer.train().history[:-1]] == expected
+
+
+def test_reconstruction_alone_in_stage_0():
+    model, data = small_model("--kl-weight=0.2")
+    model.begin_epoch(Context(data, Group("cpu"), model.options, stage=0, epoch=1, epochs=2))
+    assert (model.kl_weight, model.reconstruction_weight) == (0.2, 1)
+    steps = list(model.steps(Context(data, Group("cpu"), model.options, stage=0, epoch=1, epochs=2)))
+    assert [loss for loss, _ in steps] == [model.unlabeled_loss] and steps[0][1].heads is None
+
+
+def test_the_second_stage_learns_the_first_ones_trees():
+    """The cross-entropy of the teacher's posterior and the student's, beside the ELBO; new weights."""
+    model, data = small_model("--second-stage", "--mask=0")
+    first = {name: tensor.clone() for name, tensor in model.state_dict().items() if not name.startswith("teacher.")}
+    context = Context(data, Group("cpu"), model.options, stage=2, epoch=9, epochs=9)
+    batch = next(data.unlabeled_batches())
+    assert model.begin_stage(context)
+    model.begin_epoch(context)
+    assert all(torch.equal(first[name], tensor) for name, tensor in model.teacher.state_dict().items())
+    assert not torch.equal(first["mean.weight"], model.mean.weight)
+    loss, _ = model.unlabeled_loss(batch)
+    mean, log_variance = model.posterior(batch)
+    reconstruction, _ = model.autoencoder_loss(mean.unsqueeze(1), mean, log_variance, batch)
+    Q, P = (tritree.TreeCRF(parser(batch)[0], batch.lengths) for parser in (model.teacher, model))
+    torch.testing.assert_close(loss - reconstruction, (kl_divergence(Q, P) + Q.entropy()).sum())
+    loss.backward()
+    assert all(p.grad is None for p in model.teacher.parameters()) and model.scorer.weight.grad is not None
+
+
+def test_interrupted_in_the_second_stage(tmp_path):
+    options = tiny_options("lap", "--epochs=2", "--pretrain-epochs=1", "--second-stage")
+    whole = small_trainer(options, tmp_path / "whole", count=8, unlabeled=8)
+    assert [record["stage"] for record in whole.train().history[:-1]] == [0, 1, 1, 2, 2]
+    check_resumed(whole, after=(6, 13), count=8, unlabeled=8)
+    alone = small_trainer(options, tmp_path / "alone", count=8)
+    assert [record["stage"] for record in alone.train().history[:-1]] == [1, 1]

@@ -6,6 +6,7 @@ import pytest
 
 from parsers import MODELS, Model, Option
 from parsers.io.arguments import COUNT
+from parsers.io.errors import UserError
 from parsers.options import options_from, options_to_json, parse, saved_options
 from tests.parsers.processes import run
 
@@ -49,6 +50,7 @@ WRONG = {
     "crfae": "--xpos",
     "dppp": "--temperature=0",
     "st": "--min-confidence=2",
+    "edp": "--teachers=0",
 }
 
 
@@ -68,3 +70,44 @@ assert not {{"torch", "numpy", "rich", "matplotlib"}} & sys.modules.keys()
 """
     error = run("-c", code).stderr
     assert error.count("\n") == 1 and arguments[0].partition("=")[0] in error
+
+
+PAPER = {
+    "lap": {"pretrain_epochs": 0, "kl_weight": 1, "reconstruction": 1, "reconstruction_start": 1, "mask": 0},
+    "gap": {"theta": "words", "theta_weight": 1, "power": "arc", "unlabeled_weight": 0, "tree_counts": "first"},
+    "nmp": {"soft_epochs": 0},
+    "st": {"soft_epochs": 0, "parsed_weight": 1, "min_confidence": 0},
+}
+
+
+@pytest.mark.parametrize("model", [name for name, row in MODELS.items() if row.paper is not None])
+def test_the_paper(model):
+    """Without labels and without what other parsers have today; kept in config.json; single options can be changed."""
+    options = parse([f"--model={model}", "--paper"])
+    off = {
+        "label_weight": 0,
+        "char_filters": 0,
+        "scorer": "tanh",
+        "dropout_mask": "element",
+        "ema": 0,
+        "distance": False,
+    }
+    for name, value in (off | {"decode": "viterbi"} | PAPER.get(model, {})).items():
+        assert getattr(options, name) == value, name
+    saved = json.loads(json.dumps(options_to_json(options)))
+    assert saved["paper"] is True and vars(options_from(saved, "f")) == vars(options)
+    changed = parse([f"--model={model}", "--paper", "--label-weight=1"])
+    assert changed.label_weight == 1 and vars(options_from(options_to_json(changed), "f")) == vars(changed)
+
+
+def test_what_is_not_in_the_paper():
+    with pytest.raises(UserError, match="--paper would have no effect: edp is not in the paper"):
+        parse(["--model=edp", "--paper"])
+
+
+def test_defaults_of_a_system_can_be_changed():
+    """Also those that are flags elsewhere."""
+    options = parse(["--model=edp", "--no-distance", "--ema=0", "--scorer=tanh"])
+    assert (options.distance, options.ema, options.scorer, options.char_filters) == (False, 0, "tanh", 50)
+    assert vars(options_from(options_to_json(options), "f")) == vars(options)
+    assert parse(["--model=edp"]).distance and parse(["--model=edp", "--distance"]).distance

@@ -60,10 +60,11 @@ def test_losses_are_sums_over_sentences(system):
     torch.testing.assert_close(model.labeled_loss(one_batch(data))[0], parts)
 
 
+@pytest.mark.on_device
 @pytest.mark.parametrize("system", MODELS)
-def test_it_learns_by_heart(system, tmp_path):
+def test_it_learns_by_heart(system, tmp_path, device):
     options = tiny_options(system, *SMALL, "--epochs=40", "--dropout=0", "--word-dropout=0", "--patience=40")
-    state = small_trainer(options, tmp_path / "run").train()
+    state = small_trainer(options, tmp_path / "run", Group(device.type)).train()
     assert state.history[-1]["dev_uas"] > 95 and state.history[-1]["dev_las"] > 90
 
 

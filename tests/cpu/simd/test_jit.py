@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 
@@ -70,6 +71,20 @@ def test_a_changed_import_is_compiled_anew(tmp_path, monkeypatch):
 
 def test_without_the_stamp_it_would_not_be(tmp_path, monkeypatch):
     assert results("njit(cache=True)", tmp_path, monkeypatch) == [1, 1]
+
+
+def test_compiling_is_said_once_and_only_if_it_happens(tmp_path, monkeypatch, caplog):
+    """By the logger, in a process: not for a second kernel, not for what is in the cache, not for others' functions."""
+    monkeypatch.setattr(jit.NOTICE, "said", False, raising=False)
+    njit(lambda x: x)(1)
+    assert not caplog.records
+    results("kernel", tmp_path, monkeypatch)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("tritree", "WARNING") and "half a minute, once" in record.getMessage()
+    monkeypatch.setattr(jit.NOTICE, "said", False)
+    assert importlib.import_module("stamped_kernel").call() == 2222
+    assert len(caplog.records) == 1
+    del sys.modules["stamped_kernel"], sys.modules["stamped_helper"]
 
 
 class OnlyForNumba:

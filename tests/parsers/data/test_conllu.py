@@ -3,6 +3,7 @@
 import gzip
 import io
 
+import conllu as library
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -326,3 +327,51 @@ def test_cycles(heads):
     assert bool(found) == any(steps)
     for word, head in zip(found, found[1:] + found[:1], strict=True):
         assert heads[word - 1] == head
+
+
+def row(text):
+    """Columns that are separated by a bar and a space here; empty ones at the end are left out."""
+    columns = text.split("| ")
+    return "\t".join([*columns, *["_"] * (10 - len(columns))]) + "\n"
+
+
+NODE = row("1.1| e| _| X| _| _| _| _| 1:dep")
+# What a CoNLL-U file can have.
+CONSTRUCTS = {
+    "sample": SAMPLE.replace("# only a comment\n\n", ""),
+    "comments": "# newdoc id = d\n# newpar\n# sent_id = x-1\n# text = a = b\n# text_en = ä\n# no value\n" + lines(0),
+    "empty node first": row("0.1| nada| _| PRON| _| _| _| _| 1:obj") + lines(0),
+    "several empty nodes": lines(0).rstrip("\n") + "\n" + NODE + NODE.replace("1.1", "1.2") + row("2| b| _| X") + "\n",
+    "token around a node": row("1-2| ab") + row("1| a| _| X| _| _| 0| root") + NODE + row("2| b| _| X| _| _| 1") + "\n",
+    "columns": row("1| Words| word| NOUN| NNS| Case=Nom|Number=Plur| 0| root| 0:root|2:x| Gloss=x|SpaceAfter=No")
+    + row("2| 10 000| 10 000| NUM| CD| _| 1| nummod:x| 1:nummod")
+    + "\n",
+    "underscores": row("1| _") + "\n",
+    "features without a value": row("1| a| _| X| _| Foo| 0| root| _| Bar|Baz=") + "\n",
+    "two sentences": lines(0, 1) + lines(2, 0, 2),
+    "end without a blank line": lines(0, 1).rstrip("\n") + "\n",
+    "other line ends": lines(0, 1).replace("\n", "\r\n"),
+}
+
+
+@pytest.mark.parametrize("content", CONSTRUCTS.values(), ids=CONSTRUCTS)
+def test_the_library_of_the_field_reads_the_same(content):
+    """Words, tags, features, heads, labels, ids and comments, as the library `conllu` has them."""
+    theirs, ours = library.parse(content.replace("\r\n", "\n")), parsed(content)
+    assert len(ours) == len(theirs) > 0
+    for sentence, tokens in zip(ours, theirs, strict=True):
+        words = [token for token in tokens if isinstance(token["id"], int)]
+        text = [library.serializer.serialize_field(token["feats"]) for token in words]
+        assert sentence.forms == [token["form"] for token in words]
+        assert sentence.upos == [token["upos"] for token in words]
+        assert sentence.xpos == [token["xpos"] or "_" for token in words] and sentence.feats == text
+        assert sentence.heads == [-1 if token["head"] is None else token["head"] for token in words]
+        assert sentence.deprels == [token["deprel"] for token in words]
+        cells = [line.rstrip("\r\n").split("\t") for line in sentence.lines if line.strip() and line[0] != "#"]
+        assert [row[0] for row in cells] == [library.serializer.serialize_field(token["id"]) for token in tokens]
+        assert [row[1] for row in cells] == [token["form"] for token in tokens]
+        comments = [line[1:].strip() for line in sentence.lines if line[0] == "#"]
+        comments = [text for text in comments if " = " in text or text == "newpar"]  # the library drops the others
+        pairs = tokens.metadata.items()
+        assert comments == [f"{name} = {value}" if value is not None else name for name, value in pairs]
+    assert "".join(sentence.text() for sentence in ours) == content

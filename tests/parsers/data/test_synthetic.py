@@ -3,7 +3,7 @@ from collections import Counter
 
 from parsers.data import synthetic
 from parsers.data.conllu import parse
-from parsers.data.projective import is_projective
+from tritree.projective import is_projective
 
 
 def test_it_is_seeded():

@@ -1,17 +1,56 @@
 import gzip
 import json
+import unicodedata
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parsers.data import synthetic
+from parsers.data.examples import Indexer
+from parsers.data.text import sentence_of
 from parsers.data.vectors import read_vectors
-from parsers.data.vocabulary import NUMBER, ROOT, UNKNOWN, Vocabulary, features, normalize, part_of_speech
+from parsers.data.vocabulary import NUMBER, ROOT, UNKNOWN, Vocabulary, features, fold, normalize, part_of_speech
 from parsers.io.errors import DataError
 
 
 def test_words_are_normalised():
     assert [normalize(w) for w in ("The", "1999", "3rd", "x2", "ÄÖ", "²")] == ["the", NUMBER, NUMBER, "x2", "äö", "²"]
+
+
+@pytest.mark.parametrize("words", [
+    ["İyi", "iyi", "I\u0307yi", "i\u0307yi", "IYI"], ["café", "cafe\u0301", "CAFÉ"],
+    ["\u212b", "å", "A\u030a"], ["한", "\u1112\u1161\u11ab"],
+], ids=lambda words: words[0])  # fmt: skip
+def test_one_normal_form(words):
+    assert len(set(map(normalize, words))) == 1
+
+
+def test_what_differs_stays_different():
+    words = ["ı", "i", "ï", "İı", "ss", "ß", "é", "e"]
+    assert len(set(map(normalize, words))) == len(words)
+
+
+@given(st.text(min_size=1))
+def test_a_normal_form_is_that_of_all_ways_to_write_it(form):
+    assert fold(unicodedata.normalize("NFD", form)) == fold(unicodedata.normalize("NFC", form)) == fold(form)
+
+
+def test_the_normal_form_is_kept_in_the_run():
+    """Runs without the field have lower case alone, as they were trained."""
+    vocab = Vocabulary.build([sentence_of(["İyi", "cafe\u0301", "gün"])])
+    fields = json.loads(vocab.to_json())
+    assert fields["normal_form"] == 2 and "iyi" in fields["words"]["symbols"] and "café" in fields["words"]["symbols"]
+    sentence = sentence_of(["iyi", "İYİ", "CAFÉ", "GÜN"])
+    assert (
+        Indexer(Vocabulary.from_json(fields, "f"))(sentence).words.tolist() == Indexer(vocab)(sentence).words.tolist()
+    )
+    assert UNKNOWN not in Indexer(vocab)(sentence).words
+    old = {"symbols": ["<UNKNOWN>", "<ROOT>", "cafe\u0301", "gün", "i\u0307yi"], "counts": [0, 0, 1, 1, 1]}
+    del fields["normal_form"]
+    before = Indexer(Vocabulary.from_json(fields | {"words": old}, "f"))
+    assert before(sentence_of(["İyi", "iyi", "CAFE\u0301", "CAFÉ", "GÜN"])).words.tolist() == [ROOT, 4, 0, 2, 0, 3]
 
 
 def test_tags():
@@ -48,6 +87,7 @@ def test_json_and_back():
 @pytest.mark.parametrize("change", [
     {"words": None}, {"words": {"symbols": ["a"], "counts": [1]}}, {"num_labeled": 10**9}, {"num_labeled": True},
     {"pos": {"symbols": ["<UNKNOWN>", "<ROOT>", 3], "counts": [0, 0, 1]}}, {"unlabeled_counts": [-1]},
+    {"normal_form": 3}, {"normal_form": True}, {"normal_form": "NFC"},
     {"xpos": {"symbols": ["<UNKNOWN>", "<ROOT>"], "counts": [0, 1e400]}},
 ])  # fmt: skip
 def test_what_is_no_vocabulary(change):
@@ -60,7 +100,9 @@ def test_vectors(tmp_path):
     path = tmp_path / "v.gz"
     path.write_bytes(gzip.compress(b"3 2\nsea 1 2\nSea 3 4.5\nsea 7 7\n"))
     vectors = read_vectors(str(path))
-    assert vectors.rows(["Sea", "SEA", "sea", "land"]) == [2, 1, 1, 0]
+    assert vectors.rows(["Sea", "SEA", "sea", "land"], fold) == [2, 1, 1, 0]
+    path.write_text("i\u0307yi 1 1\niyi 2 2\ncaf\u00e9 3 3\n", encoding="utf-8")
+    assert read_vectors(str(path)).rows(["İyi", "iyi", "CAFE\u0301"], fold) == [1, 2, 3]
     assert np.array_equal(vectors.table, [[0, 0], [1, 2], [3, 4.5]]) and vectors.table.dtype == np.float32
 
 

@@ -1,6 +1,7 @@
 """Parsing reads a window ahead, opens a file once and keeps nothing; --constrain and --multi-root give other trees."""
 
 import itertools
+import json
 import os
 import threading
 
@@ -10,10 +11,10 @@ import torch
 from parsers.data import synthetic
 from parsers.data.conllu import DEPREL, HEAD, read
 from parsers.data.examples import Indexer
-from parsers.data.projective import is_projective
 from parsers.evaluation.inference import WINDOW, parse_sentences
 from parsers.runs.run import Run
 from tests.parsers.evaluation.calls import main, mistake, words
+from tritree.projective import is_projective
 
 
 def test_reads_no_further_than_a_window(place):
@@ -98,9 +99,17 @@ def test_constraints_without_a_tree(place, tmp_path, capfd):
         first, second, third, last = error.splitlines()
         assert f"{path}:3: the arcs to words 1 and 2 cross" in first
         assert f"{path}:11: words 1 and 2 both hang from the root: --multi-root" in second
-        assert f"{path}:13: no projective tree has the heads in the file" in third
+        assert f"{path}:13: no projective tree has these heads" in third
         assert "3 sentences can't be parsed" in last
     assert os.listdir(tmp_path) == ["bad.conllu"]
+    parsed, scores = tmp_path / "parsed.conllu", tmp_path / "scores.json"
+    outputs = ["--output", parsed, "--json", scores, "--confidence", "--html", tmp_path / "page.html"]
+    main(place / "first", path, "--constrain", "--skip-impossible", *outputs)
+    out, error = capfd.readouterr()
+    assert error.count("left as it is") == 3 and "3 sentences left as in the file" in out
+    assert all(words(*row) in parsed.read_text() for row in (rows[0], rows[2], rows[3]))  # byte for byte
+    figures = json.loads(scores.read_text())
+    assert (figures["skipped_sentences"], figures["parsed_sentences"], len(figures["parses"])) == (3, 1, 1)
 
 
 def test_multi_root(place, tmp_path):

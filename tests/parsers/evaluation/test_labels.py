@@ -8,13 +8,14 @@ import pytest
 from udtools.udeval import CONTENT_DEPRELS, load_conllu
 from udtools.udeval import evaluate as official
 
-import evaluate
+from parsers.commands import evaluate
 from parsers.data.conllu import DEPREL, HEAD, MISC, parse
 from parsers.evaluation import commands
 from parsers.evaluation.labels import Labels
 from parsers.evaluation.metrics import CONTENT
 from parsers.evaluation.parse import Parse
 from parsers.evaluation.sinks import ConlluFile, Evaluation
+from parsers.evaluation.tags import TagReader
 from tests.parsers.evaluation.calls import main
 from tests.parsers.evaluation.made_up import parse_of, treebank_parses
 
@@ -171,7 +172,10 @@ def runs(tmp_path, monkeypatch):
 
     class Made:
         def __init__(self, path: str, options):
-            self.run = int(path)
+            self.path, self.run, self.tags = path, int(path), TagReader(None, predict=False)
+
+        def warning(self, file: str) -> None:
+            """There is nothing to warn of."""
 
         def __call__(self, sentences):
             made = treebank_parses(60, self.run, labels=self.run < 3)

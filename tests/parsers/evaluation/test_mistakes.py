@@ -13,9 +13,9 @@ from tests.parsers.processes import run
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["RUN"], "name either a FILE or a --treebank"),
-        (["RUN", "FILE", "more"], "name either a FILE or a --treebank"),
-        (["RUN", "FILE", "--treebank", "DIR"], "name either a FILE or a --treebank"),
+        (["RUN"], "name either a FILE, a --treebank or a --text"),
+        (["RUN", "FILE", "more"], "name either a FILE, a --treebank or a --text"),
+        (["RUN", "FILE", "--treebank", "DIR"], "name either a FILE, a --treebank or a --text"),
         (["RUN", "FILE", "--split=dev"], "--split is a part of a --treebank"),
         (["RUN", "FILE", "--confidence"], "--confidence is written to --output"),
         (["RUN", "FILE", "--output="], "argument --output: the name is empty"),
@@ -86,8 +86,9 @@ def test_wrong_options_are_answered_without_torch():
     ]
     script = f"""
 import sys, evaluate
+from parsers.io.command import run_command
 for arguments in {wrong}:
-    assert evaluate.run_command("evaluate.py", evaluate.main, arguments) == 2
+    assert run_command("evaluate.py", evaluate.main, arguments) == 2
 print({{"torch", "numpy", "rich"}} & sys.modules.keys())
 """
     done = run("-c", script)

@@ -408,6 +408,14 @@ def test_filters_counts_and_the_empty_state(show):
     assert f"{max(errors)} wrong" in texts(browser, "article h2")[0]
 
 
+@pytest.mark.parametrize("typed", ["istanbul", "İstanbul", "ISTANBUL", "I\u0307stanbul", "café", "CAFE\u0301"])
+def test_search_compares_words_in_their_normal_form(show, typed):
+    browser = show([parse_of([form], [0]) for form in ("İstanbul", "Café", "Ankara")])
+    browser.point("document.getElementById('search')", click=True)
+    browser.type(typed)
+    assert count(browser) == "1 of 3 sentences"
+
+
 def test_keys(show):
     browser = show(made_up_parses(30))
     position = "document.activeElement.dataset.position"

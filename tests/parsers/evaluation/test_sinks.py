@@ -137,8 +137,9 @@ def test_full_disk(place, tmp_path):
     arguments = [str(place / "first"), str(place / "gold.conllu"), "--output", str(target)]
     script = f"""
 import resource, sys, evaluate
+from parsers.io.command import run_command
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
-status = evaluate.run_command("evaluate.py", evaluate.main, {arguments})
+status = run_command("evaluate.py", evaluate.main, {arguments})
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 sys.exit(status)
 """

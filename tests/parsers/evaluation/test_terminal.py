@@ -57,6 +57,10 @@ def test_a_wrong_label_is_told_from_a_wrong_head():
     assert branches[5] == "5 .97 ≠ ╰──┬╴starsstarsstars  obl  gold: obj"
     assert branches[7] == "7 .55 ✗    ┗━━┴╸glassesglas…  nmod  gold: 4 sawsawsaw, obl"
     assert branches[1] == "1 .99      ╭───╴thethethe  det"
+    branches = draw_tree(parse_of([form * 3 for form in FORMS], HEADS, GOLD, SHARES, **LABELS), 80, False)
+    assert branches.endswith("entropy 1.23 · ✗ wrong")  # gold arcs are not drawn there
+    right = draw_tree(parse_of(FORMS, GOLD, GOLD, SHARES), color=False)
+    assert right.endswith("7 of 7 heads right · tree 0.45, entropy 1.23")
     unknown = {**LABELS, "gold_labels": ["_", "_", "_", "_", "_", "_", "obl"]}
     assert "\x1b[35m" not in draw_tree(parse_of(FORMS, HEADS, GOLD, SHARES, **unknown))
     assert "\x1b[35m" not in draw_tree(parse_of(FORMS, HEADS, None, SHARES, labels=LABELS["labels"]))

@@ -134,12 +134,32 @@ def content(name: str, text: bytes):
     return lambda directory: (directory / name).write_bytes(text)
 
 
+def new(kind, name: str):
+    """A file that the run does not have."""
+
+    def make(directory: Path) -> None:
+        (directory / name).touch()
+        kind(name)(directory)
+
+    return make
+
+
+def hungry_tagger(directory: Path) -> None:
+    """Its network would take 16 GiB, its tensors are few."""
+    sizes = dict.fromkeys(("word", "affix", "character", "convolution", "lstm"), 2**12)
+    tagger = {"format": 1, "sizes": sizes, "figures": {}, "tags": {"upos": ["A"]}, "characters": [], "affixes": []}
+    tagger["words"] = list(map(str, range(10**6)))
+    (directory / "tagger.json").write_text(json.dumps(tagger))
+    (directory / "tagger.safetensors").write_bytes(pack({"word.weight": torch.zeros(2, 2)}))
+
+
 BOTH = {
     "deep JSON": (content("config.json", b'{"a":' * 10**6), "config.json: this is not JSON"),
     "a number of a million digits": (content("vocab.json", b'{"a":' + b"9" * 10**6 + b"}"), "json: this is not JSON"),
     "an endless configuration": (endless("config.json"), "is not a run: it has no config.json"),
     "an endless vocabulary": (endless("vocab.json"), "vocab.json: this is not a regular file"),
     "a vocabulary that is a pipe": (pipe("vocab.json"), "vocab.json: this is not a regular file"),
+    "a tagger of another size": (hungry_tagger, "the file is of another model"),
     "a model of another kind": (option(model="../../x"), "`options` names no known model"),
     "code for a number": (option(seed="__import__('os')"), "--seed: \"__import__('os')\" is not an integer"),
     "two lines for a device": (option(device="cpu\nx"), "option device has characters that can't be shown"),
@@ -147,6 +167,10 @@ BOTH = {
     "a format of megabytes": (config(format="x" * 10**6), "`format` is not 1"),
     "sources of another type": (config(sources=[[]]), "`sources` is not as train.py writes it"),
     "a name that can't be shown": (sources(name="\x1b[2J"), "`sources` is not as train.py writes it"),
+    "no tagger": (content("tagger.json", b'{"format": 1}'), "tagger.json: this is not the tagger of a run"),
+    "deep JSON in a tagger": (content("tagger.json", b"[" * 10**6), "tagger.json: this is not JSON"),
+    "an endless tagger": (new(endless, "tagger.json"), "tagger.json: this is not a regular file"),
+    "a tagger that is a pipe": (new(pipe, "tagger.json"), "tagger.json: this is not a regular file"),
     "no vocabulary": (content("vocab.json", b'{"words": {"symbols": [1]}}'), "not the vocabulary of a run"),
 }  # fmt: skip
 EVALUATE = {

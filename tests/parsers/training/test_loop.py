@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from parsers import MODELS, Model
+from parsers.runs.run import Run
 from parsers.system import Parser
 from parsers.training import loop
 from parsers.training.loop import Diverged, Interrupted
 from tests.parsers.helpers import build, small_data, small_trainer, tiny_options
-from tests.parsers.training.interruption import check_resumed, figures, weights
+from tests.parsers.training.interruption import check_resumed, figures, figures_of, interrupt_after, weights
 
 OPTIONS = ("--epochs=3", "--batch-size=4")
 
@@ -113,6 +114,54 @@ def test_a_second_parser_has_its_own_patience(tmp_path, second, best):
     state = trainer.train()
     assert (state.best_epoch, len(state.history)) == (best, 4 + len(second) + 1)
     assert all(torch.equal(a, b) for a, b in zip(kept[best - 1].values(), weights(trainer).values(), strict=True))
+
+
+def test_a_finished_run_goes_on_with_its_last_weights(tmp_path):
+    """In its last stage, with its patience counted anew; the best epoch stays the best."""
+    options = tiny_options("st", "--epochs=9", "--patience=2")
+    sizes = {"count": 8, "unlabeled": 8}
+    trainer = small_trainer(options, tmp_path / "run", **sizes)
+    kept = with_dev_uas(trainer, [50, 60, 55, 55, 10, 20, 15, 15, 0])
+    assert len(trainer.train().history) == 9
+    trainer.run.go_on(5)
+    again = small_trainer(options, tmp_path / "run", **sizes)
+    assert again.restore() and not again.run.finished()
+    last = {name: tensor.clone() for name, tensor in again.model.state_dict().items()}
+    assert all(torch.equal(a, b) for a, b in zip(kept[7].values(), last.values(), strict=True))
+    with_dev_uas(again, [30, 25, 25, 0])
+    state = again.train()
+    assert [(r["stage"], r["epoch"]) for r in state.history[8:-1]] == [(2, 5), (2, 6), (2, 7)]
+    assert (state.best_epoch, state.best_uas, again.run.finished()) == (2, 60, True)
+    assert all(torch.equal(a, b) for a, b in zip(kept[1].values(), weights(again).values(), strict=True))
+
+
+def test_what_goes_on_in_one_stage_is_a_longer_run(tmp_path):
+    """Interrupted after it goes on, too, and where the checkpoint from before is all that is left."""
+    whole = small_trainer(tiny_options("ntp", *OPTIONS), tmp_path / "whole")
+    expected = figures(whole.train().history)
+    options = tiny_options("ntp", "--epochs=1", "--batch-size=4")
+    small_trainer(options, tmp_path / "run").train()
+    Run.open(str(tmp_path / "run")).go_on(1)
+    goes_on = small_trainer(options, tmp_path / "run")
+    assert goes_on.restore()
+    interrupt_after(goes_on, 2)
+    again = small_trainer(options, tmp_path / "run")
+    assert again.restore() and again.state.step == 2
+    again.train()
+    again.run.go_on(1)
+    last = small_trainer(options, tmp_path / "run")
+    assert last.restore() and figures(last.train().history) == expected
+    assert last.run.continued() == [2, 3] and figures_of(tmp_path / "run") == expected
+
+
+def test_the_bar_counts_all_stages_and_comes_to_its_end(tmp_path):
+    trainer = small_trainer(tiny_options("gap", "--epochs=2", "--patience=9"), tmp_path / "run", count=8, unlabeled=9)
+    shown = []
+    trainer.display.due = lambda: True
+    trainer.display.update = lambda name, done, total, left, *figures: shown.append((name, done, total))
+    trainer.train()
+    assert [done for _, done, _ in shown] == list(range(1, 13)) and {total for *_, total in shown} == {12}
+    assert shown[-1][0] == "stage 2, epoch 2 of 2"
 
 
 def test_gradients_are_clipped(tmp_path):

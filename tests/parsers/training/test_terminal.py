@@ -1,9 +1,12 @@
 """What a person sees who runs the commands by hand: a terminal, and pipes that close."""
 
+import fcntl
 import os
 import pty
 import re
+import struct
 import subprocess
+import termios
 
 import pytest
 
@@ -13,10 +16,11 @@ from tests.parsers.processes import ENVIRONMENT, ROOT, run, start, write_treeban
 COMMAND = [ROOT / "train.py", "--model=ntp", *TINY, "--epochs=10", "--patience=10"]
 
 
-def on_a_terminal(*command, **options) -> str:
-    """Everything that a process shows on a terminal of 100 columns."""
+def on_a_terminal(*command, columns: int = 100, **options) -> str:
+    """Everything that a process shows on a terminal."""
     master, slave = pty.openpty()
-    environment = {**ENVIRONMENT, "TERM": "xterm", "COLUMNS": "100"}
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {**ENVIRONMENT, "TERM": "xterm"}
     process = start(*command, stdout=slave, stderr=slave, stdin=slave, env=environment, **options)
     os.close(slave)
     shown = b""
@@ -37,12 +41,20 @@ def place(tmp_path):
 
 
 def test_training_and_evaluation(place):
-    """A live line with the figures so far; runs get names of their own, one after the other."""
-    for number in (1, 2):
-        shown = on_a_terminal(*COMMAND, "--treebank=bank", cwd=place)
+    """A bar with the figures so far; runs get names of their own, one after the other."""
+    for number, columns in ((1, 80), (2, 120)):
+        shown = on_a_terminal(*COMMAND, "--treebank=bank", cwd=place, columns=columns)
         assert f"runs/ntp-bank-{number}" in shown
-        assert re.search(r"epoch 1.*loss \d\.\d{3}  \d+ sentences/s  at most \d:\d\d left", shown)
-        assert re.search(r"best dev UAS \d+\.\d\d  \d+ sentences/s", shown)
+        lines = re.sub(r"\x1b\[[\d;?]*[A-Za-z]|\r", "\n", shown).splitlines()
+        assert max(map(len, lines)) <= columns
+        epochs = [line for line in lines if re.match(r"epoch +\d+  loss", line)]
+        assert len(epochs) == 10 and not any("left" in line for line in epochs)
+        text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)
+        bars = re.findall(r"epoch (\d+) of 10 ([━╸╺]+) loss \d\.\d{3}([^\r\n]*?)at most \d:\d\d left", text)
+        assert bars and all(len(bar) >= 20 for _, bar, _ in bars)
+        for epoch, _, middle in bars:  # those of an epoch that is very short may be missing
+            has_best = re.search(r"best dev UAS \d+\.\d\d", middle) is not None
+            assert has_best == (columns == 120 and int(epoch) > 1)
         assert [path.name for path in (place / "runs").iterdir() if path.name.startswith(".")] == []
     evaluation = [ROOT / "evaluate.py", "runs/ntp-bank-2", "--treebank=bank", "--split=dev"]
     assert re.search(r"UAS +\d+\.\d\d", on_a_terminal(*evaluation, cwd=place))

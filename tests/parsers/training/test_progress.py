@@ -1,0 +1,38 @@
+"""What is shown of a training: one line per epoch that fits, and what tritree logs."""
+
+import logging
+
+import pytest
+
+from parsers.training.progress import Display, epoch_line
+
+RECORD = {
+    "epoch": 12,
+    "loss": 5.5,
+    "parse_loss": 0.43211,
+    "unlabeled_loss": 2.12345,
+    "dev_uas": 94.804,
+    "dev_las": 92.104,
+    "epoch_seconds": 12.34,
+}
+WHOLE = "epoch 12  parse loss 0.432  unlabelled 2.123  dev UAS 94.80 LAS 92.10 *  12.3 s"
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (None, f"{WHOLE}  at most 1:05 left"),
+        (120, WHOLE),
+        (80, WHOLE),
+        (79, "epoch 12  parse loss 0.432  unlabelled 2.123  dev UAS 94.80 LAS 92.10 *"),
+        (60, "epoch 12  parse loss 0.432  dev UAS 94.80 LAS 92.10 *"),
+    ],
+)
+def test_a_line_fits_the_terminal(width, line):
+    assert epoch_line(RECORD, "parse_loss", True, 65, width) == line
+
+
+def test_what_tritree_logs_is_said_once(capfd):
+    with Display().notices():
+        logging.getLogger("tritree").warning("compiles")
+    assert capfd.readouterr().out == "compiles\n" and not logging.getLogger("tritree").handlers
