@@ -105,7 +105,7 @@ def epoch_line(record: dict, loss: str, better: bool, seconds_left: float, width
     """
     seconds = record["epoch_seconds"]
     parts = [f"epoch {record['epoch']:>2}"]  # in their order on the line
-    parts += [f"{said(key)} {record[key]:.3f}" for key in (loss, "unlabeled_loss") if key in record]
+    parts += [f"{said(key)} {record[key]:.3f}" for key in dict.fromkeys((loss, "unlabeled_loss")) if key in record]
     if "dev_uas" in record:
         las = f" LAS {record['dev_las']:.2f}" if "dev_las" in record else ""
         parts.append(f"dev UAS {record['dev_uas']:.2f}{las}{' *' if better else '  '}")
