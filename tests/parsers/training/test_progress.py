@@ -32,6 +32,11 @@ def test_a_line_fits_the_terminal(width, line):
     assert epoch_line(RECORD, "parse_loss", True, 65, width) == line
 
 
+def test_the_loss_on_text_stands_once_where_there_is_no_other():
+    record = {"epoch": 3, "unlabeled_loss": 2.58612, "epoch_seconds": 4.5}
+    assert epoch_line(record, "unlabeled_loss", False, 65, 80) == "epoch  3  unlabelled 2.586  4.5 s"
+
+
 def test_what_tritree_logs_is_said_once(capfd):
     with Display().notices():
         logging.getLogger("tritree").warning("compiles")
