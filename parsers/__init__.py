@@ -121,11 +121,12 @@ class Model:
 
 NATURAL = number(int, 0, 10**9)
 WEIGHT, POSITIVE = number(float, 0, 1e6), number(float, 0, 1e9, True)
+PRETRAIN_EPOCHS = Option("--pretrain-epochs", NATURAL, 15, "N", "on text alone, first; at most --epochs (15)", before=0)
 SOFT_EPOCHS = Option("--soft-epochs", NATURAL, 3, "N", "with log Σ exp for max (3)")
 
 MODELS = {
     "lap": Model("parsers.lap:LAP", uses_unlabeled=True, options=(
-        Option("--pretrain-epochs", NATURAL, 15, "N", "on text alone, first; at most --epochs (15)", before=0),
+        PRETRAIN_EPOCHS,
         Option("--second-stage", None, False, None, "learn from the trees that it finds in the text, too"),
         Option("--latent-size", SIZE, 100, "N", "of z (100)"),
         Option("--samples", COUNT, 1, "N", "of z per step, in training (1)"),
@@ -155,6 +156,7 @@ MODELS = {
         "tree_counts": "first",
     }),
     "edp": Model("parsers.edp:EDP", uses_unlabeled=True, options=(
+        PRETRAIN_EPOCHS,
         Option("--teachers", number(int, 1, 1000), 4, "K", "tree-CRFs that learn from the trees first (4)"),
         Option("--teacher-epochs", COUNT, 40, "N", "of each, at most (40)"),
         Option("--processes", number(int, 1, 1024), 1, "N", "that train teachers side by side (1)"),

@@ -4,7 +4,7 @@ they make of a sentence without a tree, exactly and on average, is what one new 
     teachers   P_k(T | x) = exp Σ_{(h, m) ∈ T} s_k(h, m) / Z_k(x)                 k tree-CRFs, as NTP trains them on L
     posterior  Q̄ = 1/K Σ_k Q_k,  Q_k(T) ∝ P_k(T)^{1/(1−σ)}                        σ: as in GAP's posterior
                μ̄(h, m) = 1/K Σ_k μ_k(h, m)                                        the probabilities of its arcs
-    student    P(T | x) = exp Σ_{(h, m) ∈ T} s(h, m) / Z(x)                       from new random weights
+    student    P(T | x) = exp Σ_{(h, m) ∈ T} s(h, m) / Z(x)
 
     L:    max   log P(T* | x)
     U:    max   W Σ_T Q̄(T) log P(T | x) = W [Σ_{h, m} μ̄(h, m) s(h, m) − log Z(x)] = −W KL(Q̄ ‖ P) + const
@@ -15,6 +15,9 @@ which are exact. With `--combine product`, Q̄(T) ∝ Π_k Q_k(T)^{1/K}: the tre
 Unlike self-training, which learns one tree of one teacher as if it were given, this tells the student how uncertain the
 teachers are. They differ in their random numbers alone; where they disagree, their average is better than each of them.
 
+**Before all that**, an encoder learns to reconstruct what is hidden of the text (`--pretrain-epochs`). All teachers and
+the student begin with its weights; the rest of each is random.
+
 The labels of a sentence without a tree are learnt from the teachers' distributions over labels, averaged, at the arcs
 with the largest sum of μ̄. All networks see characters, score arcs by a biaffine form and their length, and are averaged
 over the steps of their training; trees are predicted by the largest sum of arc probabilities. All systems have options
@@ -23,20 +26,79 @@ for each of these. Without text there are no teachers: the parser then learns fr
 
 import math
 from argparse import Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, linear
 
 import tritree
 from parsers.data.batches import Batch
+from parsers.data.dataset import Data
 from parsers.data.vectors import Vectors
-from parsers.data.vocabulary import Vocabulary
+from parsers.data.vocabulary import UNKNOWN, Vocabulary
+from parsers.networks.device import float32_on_cpu
+from parsers.networks.encoder import Encoder
 from parsers.ntp import NTP
-from parsers.system import Context, Metrics, Parser
+from parsers.system import Context, Loss, Metrics, Parser
 
 MOST_KEPT = 2**27  # numbers that the teachers' posteriors of all sentences may take in memory: 512 MiB
+HIDDEN = 0.3  # of the words and of the tags, each by itself, to be reconstructed
+MOST_READ = 16_000  # sentences in an epoch of reconstruction
+MOST_WORDS = 10_000  # that are reconstructed: those of the trees, then the most frequent ones
+
+
+class Reconstructor(Parser):
+    """What comes before the trees: an encoder learns to predict hidden words and tags from those around them."""
+
+    stages = 0
+
+    def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
+        nn.Module.__init__(self)  # neither scorer nor labeler
+        self.options, self.vocab = options, vocab
+        self.encoder = Encoder(options, vocab, vectors)
+        self.num_words = min(self.encoder.num_words, MOST_WORDS)
+        self.word = nn.Linear(self.encoder.size, options.word_size)  # its output is multiplied by the word embeddings
+        self.word_bias = nn.Parameter(torch.zeros(self.num_words))
+        self.tag = nn.Linear(self.encoder.size, len(vocab.pos))
+
+    def first_stage(self, data: Data) -> int:
+        return 0
+
+    def num_steps(self, context: Context) -> int:
+        return -(-context.data.count_unlabeled(MOST_READ) // self.options.unlabeled_batch_size)
+
+    def steps(self, context: Context) -> Iterator[tuple[Loss, Batch]]:
+        """The text once; of a long text, the next part."""
+        count = self.num_steps(context)
+        for batch in islice(context.data.unlabeled_forever((context.epoch - 1) * count), count):
+            yield self.unlabeled_loss, batch
+
+    def word_scores(self, o: Tensor) -> Tensor:
+        return linear(self.word(o), self.encoder.word.weight[: self.num_words], self.word_bias)
+
+    def unlabeled_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        """−log P of the hidden words and tags. Their number follows from N alone, so a GPU need not tell it."""
+        count = math.ceil(HIDDEN * batch.N)
+        chosen = batch.noise.uniform(2, batch.N).argsort(2)[:, :, :count]  # positions; a word and its tag are two
+        hidden = torch.zeros(len(chosen), 2, batch.N, dtype=torch.bool, device=batch.device)
+        hidden = hidden.scatter(2, chosen, True) & batch.is_word.unsqueeze(1)
+        words_hidden, tags_hidden = hidden.unbind(1)
+        o = self.encoder(batch.hide(words_hidden, tags_hidden))
+
+        def loss(part: int, symbols: Tensor, size: int, scores: Callable[[Tensor], Tensor]) -> Tensor:
+            where = chosen[:, part]
+            right = torch.where(batch.is_word & (symbols < size), symbols, UNKNOWN).gather(1, where)
+            found = scores(o.gather(1, where.unsqueeze(2).expand(-1, -1, o.shape[2])))
+            return cross_entropy(found.flatten(0, 1), right.flatten(), ignore_index=UNKNOWN, reduction="sum")
+
+        with float32_on_cpu(o.device):
+            words = loss(0, batch.words, self.num_words, self.word_scores)
+            tags = loss(1, batch.pos, len(self.vocab.pos), self.tag)
+        return words + tags, {"word_reconstruction": words, "tag_reconstruction": tags}
 
 
 class Ensemble(Parser):

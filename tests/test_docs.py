@@ -61,7 +61,8 @@ def test_docs(snippet):
 
 def test_python_page(tmp_path):
     """All of it in one process, beside a small run."""
-    train = [ROOT / "train.py", "--model=ntp", "--output=runs/ntp", "--epochs=1", "--word-size=8", "--lstm-size=8"]
+    small = ["--labeled=0.2", "--epochs=1", "--word-size=8", "--lstm-size=8"]
+    train = [ROOT / "train.py", "--model=ntp", "--output=runs/ntp", *small]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     for command in (train, ["-c", "".join(blocks(PYTHON, "python"))]):
         subprocess.run([sys.executable, *command], check=True, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)

@@ -6,7 +6,6 @@ and imported at their first use: neither Triton nor Numba is needed, or costs ti
 
 import functools
 import importlib
-import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,18 +13,32 @@ from types import ModuleType
 
 from torch import Tensor
 
+OLDEST_TRITON = 3, 5  # before, @triton.constexpr_function was not there
+
 
 def _needs_cpu_tensors(device: str) -> str | None:
     return None if device == "cpu" else f"needs CPU tensors, got {device}"
 
 
 def _needs_triton(device: str) -> str | None:
-    if importlib.util.find_spec("triton") is None:
-        return "needs Triton, which is not installed: pip install triton (Linux only)"
+    if reason := _without_triton():
+        return reason
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         return (
             "needs CUDA tensors; TRITON_INTERPRET=1, set before Python starts, runs the kernels on CPU tensors, slowly"
         )
+    return None
+
+
+def _without_triton() -> str | None:
+    """Why Triton's kernels can't be compiled at all."""
+    try:
+        from triton import __version__ as version
+    except ImportError:
+        return "needs Triton, which is not installed: pip install triton (Linux only)"
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_TRITON:
+        oldest = ".".join(map(str, OLDEST_TRITON))
+        return f"needs Triton {oldest} or newer, and this is {version}: CUDA builds of torch bring it from 2.9 on"
     return None
 
 
@@ -63,9 +76,9 @@ def resolve_backend(backend: str | None, scores: Tensor) -> str:
     """The name of the backend for these scores; ValueError where the one asked for can't take them."""
     device = scores.device.type
     if backend is None:
-        if device in _DEFAULTS:
-            return _DEFAULTS[device]
-        raise ValueError(f"there are no kernels for {device} tensors: move them to cpu, or use backend='reference'")
+        if device not in _DEFAULTS:
+            raise ValueError(f"there are no kernels for {device} tensors: move them to cpu, or use backend='reference'")
+        backend = _DEFAULTS[device]
     if backend not in BACKENDS:
         raise ValueError(f"backend must be None or one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
     reason = BACKENDS[backend].why_not(device)

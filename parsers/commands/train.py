@@ -55,7 +55,7 @@ def train(options, sources, run, more_epochs, group, display) -> int:
     from parsers.runs.run import Run, check_model_fits, free_name
     from parsers.training.loop import Diverged, Interrupted, Trainer, warm_up
     from parsers.training.tagging import columns_for, mismatches, ready_tagger, tag_corpus
-    from parsers.training.teachers import ensemble_figures, ready_teachers
+    from parsers.training.teachers import Preparation, ensemble_figures
 
     is_new, start = run is None, None
     again = f"{called_as('python train.py')} --resume"
@@ -105,10 +105,10 @@ def train(options, sources, run, more_epochs, group, display) -> int:
             for line in mismatches(corpus, sources, options, vectors, tagger):
                 display.warn(f"{called_as('train.py')}: {line}")
         warm_up(group.device, display)
-        teachers = ready_teachers(run, data, options, vocab, vectors, group, display)
+        ensemble = Preparation(run, data, options, vocab, vectors, group).prepare(model, display)
         trainer = Trainer(model, data, options, run, group, display)
-        if teachers:
-            data.report |= ensemble_figures(trainer, model.learn_from(teachers))
+        if ensemble:
+            data.report |= ensemble_figures(trainer, ensemble)
         if not is_new:
             restored = trainer.restore()
             if options.init and not restored:

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 
@@ -48,6 +49,7 @@ class Data:
 
     def __post_init__(self):
         self._forever: tuple[int, Iterator[Batch]] | None = None  # number of batches taken, and the stream
+        self._counted: int | None = None
         self.num_labeled_batches = sum(1 for _ in bucketed(self.labeled, self.options.batch_size, MAX_CELLS))
 
     def place(self, rank: int, world: int, device: torch.device) -> None:
@@ -66,6 +68,12 @@ class Data:
     def unlabeled_batches(self) -> Iterator[Batch]:
         """All unlabelled sentences once, in a fixed order: for counting."""
         return self.batches(self.unlabeled, EVALUATION_BATCH)
+
+    def count_unlabeled(self, most: int) -> int:
+        """The number of unlabelled sentences; of a stream no more than so many are read."""
+        if self._counted is None:
+            self._counted = sum(1 for _ in islice(iter(self.unlabeled), most))
+        return min(self._counted, most)
 
     def unlabeled_forever(self, start: int = 0) -> Iterator[Batch]:
         """Unlabelled batches without end, each pass in another order, from batch number ``start`` on."""

@@ -284,7 +284,8 @@ class Trainer:
         """Adds the final record. The checkpoint keeps the last weights, from which the run can go on; the model has
         its best ones in the end."""
         state, last = self.state, {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self._load(self.best)
+        best = self.best or last  # after pretraining alone there is no best epoch
+        self._load(best)
         record = {"final": True, "epochs": len(state.history), "best_epoch": state.best_epoch}
         if self.data.dev:
             record |= self.evaluate(self.data.dev).summary("dev_")
@@ -298,7 +299,7 @@ class Trainer:
         state.history.append(record)
         state.finished = True
         if self.group.writes:
-            self.run.save_model(self.best)
+            self.run.save_model(best)
             self.run.write_metrics(state.history)
             draw_curves(self.run.directory / "curves.png", state.history, self.run.directory.name)
         self._load(last)

@@ -1,8 +1,9 @@
-"""The teachers of a student (parsers/edp.py): trained before it, one after the other or side by side in processes.
+"""What is trained before a student (parsers/edp.py): the encoder that all begin with, then the teachers, one after the
+other or side by side in processes.
 
-Each is trained by the same loop as any parser, in a directory RUN/teachers/1, 2, … with metrics, checkpoints and model.
-Data, vocabulary and options are those of the run; the seed is another one, for weights, order and noise. A teacher has
-one thread in any case, so that its bits are the same in both ways.
+Each is trained by the same loop as any parser, in a directory RUN/pretrained, RUN/teachers/1, 2, … with metrics,
+checkpoints and model. Data, vocabulary and options are those of the run; the seed is another one, for weights, order
+and noise. All have one thread in any case, so that a teacher's bits are the same in both ways.
 
     python -m parsers.training.teachers RUN 2      trains one, or resumes it: what the run starts for each process
 
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -28,7 +29,7 @@ from parsers.data.dataset import Data
 from parsers.data.noise import seed_of
 from parsers.data.vectors import Vectors
 from parsers.data.vocabulary import Vocabulary
-from parsers.edp import Ensemble
+from parsers.edp import EDP, Ensemble, Reconstructor
 from parsers.evaluation.plots import read_history
 from parsers.io.command import run_command
 from parsers.io.errors import UserError
@@ -36,6 +37,7 @@ from parsers.io.files import writing
 from parsers.networks.device import one_thread
 from parsers.ntp import NTP
 from parsers.runs.run import Run
+from parsers.system import Parser
 from parsers.training.loop import Diverged, Interrupted, Trainer
 from parsers.training.processes import Group
 from parsers.training.progress import Display
@@ -44,33 +46,95 @@ from parsers.training.tagging import tag_corpus
 DIVERGED = 3  # exit code
 
 
-def ready_teachers(
-    run: Run, data: Data, options: Namespace, vocab: Vocabulary, vectors: Vectors | None, group: Group, display: Display
-) -> list[NTP]:
-    """The trained teachers of a run; none if its system has none, or if there is no text. Those that are missing are
-    trained now, and unfinished ones are resumed. Adds their figures to those of the run's last line."""
-    if not getattr(options, "teachers", 0) or not data.unlabeled:
-        return []
-    numbers, began = range(1, options.teachers + 1), time.monotonic()
-    missing = [number for number in numbers if group.writes and not _teacher_run(run, number).finished()]
-    missing = json.loads(group.share(json.dumps(missing)))  # as process 0 finds it
-    if options.processes > 1 and group.world == 1 and len(missing) > 1:
-        _side_by_side(run, missing, options.processes, display)
-    else:
-        for number in missing:
-            with display.status(f"training teacher {number} of {options.teachers}"):
-                train_teacher(run, number, data, options, vocab, vectors, group)
-            group.share()  # process 0 has written all
-            display.say(_summary(run, number))
-    if missing:
-        data.report["teachers_seconds"] = time.monotonic() - began
-    teachers = []
-    for number in numbers:
-        teacher_run = _teacher_run(run, number)
-        teachers.append(teacher_run.load_weights(NTP(options_of(options, number), vocab, vectors), group.device))
-        if data.dev:
-            data.report[f"teacher_{number}_dev_uas"] = read_history(teacher_run.directory)[-1]["dev_uas"]
-    return teachers
+@dataclass
+class Preparation:
+    """What comes before the student's own training."""
+
+    run: Run
+    data: Data
+    options: Namespace
+    vocab: Vocabulary
+    vectors: Vectors | None
+    group: Group
+
+    def prepare(self, student: Parser, display: Display) -> Ensemble | None:
+        """Gives the student its teachers, and the encoder that it begins with unless it has another run's (--init).
+        Does nothing if the system has no teachers, or if there is no text. What is missing is trained now, what is
+        unfinished is resumed. Adds figures to those of the run's last line."""
+        if not isinstance(student, EDP) or not self.data.unlabeled:
+            return None
+        if self.options.pretrain_epochs:
+            self._pretrain(display)
+            if not self.options.init:
+                self._begin_with_encoder(student)
+        self._train_teachers(display)
+        teachers = []
+        for number in range(1, self.options.teachers + 1):
+            run = _teacher_run(self.run, number)
+            model = NTP(options_of(self.options, number), self.vocab, self.vectors)
+            teachers.append(run.load_weights(model, self.group.device))
+            if self.data.dev:
+                self.data.report[f"teacher_{number}_dev_uas"] = read_history(run.directory)[-1]["dev_uas"]
+        return student.learn_from(teachers)
+
+    def _pretrain(self, display: Display) -> None:
+        run, options = _pretrained_run(self.run), pretraining_options(self.options)
+        if not self._unfinished({0: run}):
+            return
+        text = replace(self.data, labeled=[], dev=[], test=[], retagged=[], options=options, report={})
+        with display.status("pretraining: text"):
+            self._train(Reconstructor, run, text)
+        *epochs, final = read_history(run.directory)
+        seconds, loss = final["total_seconds"], epochs[-1]["unlabeled_loss"]
+        self.data.report["pretraining_seconds"] = seconds
+        display.say(f"pretrained on text: loss {loss:.3f}, {len(epochs)} epochs in {seconds:.0f} s")
+
+    def _begin_with_encoder(self, parser: Parser) -> None:
+        """All of it: what the text has taught."""
+        model = Reconstructor(pretraining_options(self.options), self.vocab, self.vectors)
+        _pretrained_run(self.run).load_weights(model, self.group.device)
+        parser.encoder.load_state_dict(model.encoder.state_dict())
+
+    def _train_teachers(self, display: Display) -> None:
+        began, count = time.monotonic(), self.options.teachers
+        missing = self._unfinished({number: _teacher_run(self.run, number) for number in range(1, count + 1)})
+        if self.options.processes > 1 and self.group.world == 1 and len(missing) > 1:
+            _side_by_side(self.run, missing, self.options.processes, display)
+        else:
+            for number in missing:
+                with display.status(f"training teacher {number} of {count}"):
+                    self.train_teacher(number)
+                display.say(_summary(self.run, number))
+        if missing:
+            self.data.report["teachers_seconds"] = time.monotonic() - began
+
+    def train_teacher(self, number: int) -> None:
+        """Trains one, or the rest of it."""
+        options = options_of(self.options, number)
+        trees = replace(self.data, unlabeled=[], test=[], retagged=[], options=options, report={})
+        self._train(NTP, _teacher_run(self.run, number), trees)
+
+    def _train(self, kind: type[Parser], run: Run, data: Data) -> None:
+        """Trains a parser on these data with their options, or the rest of it."""
+        options = data.options
+        if self.group.writes:
+            with writing(str(run)):
+                run.directory.mkdir(parents=True, exist_ok=True)
+        self.group.share()
+        with one_thread():
+            torch.manual_seed(options.seed)
+            model = kind(options, self.vocab, self.vectors)
+            if kind is NTP and options.pretrain_epochs:
+                self._begin_with_encoder(model)
+            trainer = Trainer(model, data, options, run, self.group, Display(quiet=True))
+            trainer.restore()
+            trainer.train()
+        self.group.share()  # process 0 has written all
+
+    def _unfinished(self, runs: dict[int, Run]) -> list[int]:
+        """Which of these runs are missing or not finished, as process 0 finds it."""
+        found = [number for number, run in runs.items() if self.group.writes and not run.finished()]
+        return json.loads(self.group.share(json.dumps(found)))
 
 
 def ensemble_figures(trainer: Trainer, ensemble: Ensemble) -> dict[str, float]:
@@ -84,28 +148,20 @@ def ensemble_figures(trainer: Trainer, ensemble: Ensemble) -> dict[str, float]:
 
 
 def options_of(options: Namespace, number: int) -> Namespace:
-    """The options of a teacher: it has no text, so its words are those of the trees."""
-    own = {"seed": seed_of("teacher", options.seed, number) >> 1, "epochs": options.teacher_epochs}
-    return Namespace(**{**vars(options), **own, "encoder_words": "trees", "threads": 1})
+    """The options of a teacher. Unless its encoder has learnt from the text, its words are those of the trees."""
+    own = {"seed": seed_of("teacher", options.seed, number) >> 1, "epochs": options.teacher_epochs, "threads": 1}
+    if not options.pretrain_epochs:
+        own["encoder_words"] = "trees"
+    return Namespace(**{**vars(options), **own})
 
 
-def train_teacher(
-    run: Run, number: int, data: Data, options: Namespace, vocab: Vocabulary, vectors: Vectors | None, group: Group
-) -> None:
-    """Trains one, or the rest of it."""
-    own = options_of(options, number)
-    teacher_run = _teacher_run(run, number)
-    if group.writes:
-        with writing(str(teacher_run)):
-            teacher_run.directory.mkdir(parents=True, exist_ok=True)
-    group.share()
-    with one_thread():
-        torch.manual_seed(own.seed)
-        model = NTP(own, vocab, vectors)
-        trees = replace(data, unlabeled=[], test=[], options=own, report={})
-        trainer = Trainer(model, trees, own, teacher_run, group, Display(quiet=True))
-        trainer.restore()
-        trainer.train()
+def pretraining_options(options: Namespace) -> Namespace:
+    """The weights of the last step are kept, not their average: training goes on from there."""
+    return Namespace(**{**vars(options), "seed": seed_of("pretraining", options.seed) >> 1, "ema": 0.0, "threads": 1})
+
+
+def _pretrained_run(run: Run) -> Run:
+    return Run(os.path.join(str(run), "pretrained"))
 
 
 def _teacher_run(run: Run, number: int) -> Run:
@@ -191,7 +247,8 @@ def main(arguments: list[str]) -> int:
         tag_corpus(corpus, tagger)
     try:
         with Group(options.device) as group:
-            train_teacher(run, number, Data.of(options, corpus, vocab, vectors), options, vocab, vectors, group)
+            data = Data.of(options, corpus, vocab, vectors)
+            Preparation(run, data, options, vocab, vectors, group).train_teacher(number)
     except Interrupted as error:
         return 128 + error.signal_number
     except Diverged:

@@ -17,6 +17,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from parsers import MODELS, load_parser
 from parsers.data import batches, noise
 from parsers.data.batches import Batch
+from parsers.edp import Reconstructor
 from parsers.system import Context, Parser
 from parsers.training.processes import Group
 from tests.parsers.helpers import build, small_data, tiny_options
@@ -94,6 +95,17 @@ def step(system: str, kind: str, device: torch.device) -> None:
             assert tensor.device == device
 
 
+def reconstruction_step(device: torch.device) -> None:
+    """What EDP's encoder learns before the trees."""
+    options = tiny_options("edp")
+    data, vocab = small_data(options, 8, unlabeled=8)
+    model, batch = Reconstructor(options, vocab).train(), next(data.unlabeled_batches())
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        loss, metrics = move(model, device).unlabeled_loss(there(batch, device))
+        loss.backward()
+        assert {loss.device, *(tensor.device for tensor in metrics.values())} == {device}
+
+
 def check_faults_are_noticed(device: torch.device) -> None:
     """Two devices that meet, a value that is read, a shape that depends on values."""
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -112,3 +124,4 @@ if __name__ == "__main__":
     for system, kind in STEPS:
         step(system, kind, device)
         print(system, kind)
+    reconstruction_step(device)

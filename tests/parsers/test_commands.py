@@ -138,7 +138,7 @@ def test_two_processes(whole, bank):
 
 def test_ctrl_c(bank):
     path = bank / "interrupted"
-    command = ["train.py", "--model=nmp", "--output", path, *TINY, "--epochs=1000"]
+    command = ["train.py", "--model=nmp", "--output", path, *TINY, "--epochs=1000", "--no-tagger"]
     process = start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_epochs(process, path)
     process.send_signal(signal.SIGINT)

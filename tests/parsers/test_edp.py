@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,15 @@ from torch.distributions import kl_divergence
 import train
 import tritree
 from parsers.data.corpus import Stream
-from parsers.edp import Ensemble
+from parsers.data.vocabulary import UNKNOWN
+from parsers.edp import Ensemble, Reconstructor
 from parsers.ntp import NTP
 from parsers.runs.run import Run
 from parsers.system import Context
+from parsers.training import loop, teachers
+from parsers.training.loop import Trainer
 from parsers.training.processes import Group
-from parsers.training.teachers import options_of
+from parsers.training.teachers import options_of, pretraining_options
 from tests.parsers.helpers import NO_LABELS, TINY, build, small_data, tiny_options
 from tests.parsers.processes import TWICE, run, start, write_treebank
 from tests.parsers.training.interruption import check_alike, figures_of
@@ -107,7 +111,58 @@ def test_teachers_differ_from_each_other_and_not_in_their_data():
     options = tiny_options("edp")
     seeds = [options_of(options, number).seed for number in range(1, 5)]
     assert len({*seeds, options.seed}) == 5
-    assert options_of(options, 1).encoder_words == "trees" and options.encoder_words == "all"
+    assert options_of(options, 1).encoder_words == options.encoder_words == "all"
+    assert options_of(tiny_options("edp", "--pretrain-epochs=0"), 1).encoder_words == "trees"
+
+
+def reconstructor(*arguments):
+    """A network that reconstructs, and a batch of text with random numbers."""
+    options = tiny_options("edp", *arguments)
+    data, vocab = small_data(options, 6, unlabeled=8)
+    batch = next(data.unlabeled_batches()).draw("hidden", 1)
+    return Reconstructor(options, vocab).double(), batch, data
+
+
+@pytest.mark.parametrize("name", ["words", "pos"])
+def test_what_is_predicted_is_hidden(name):
+    """Other symbols there have another loss, but the encoder sees no difference."""
+    model, batch, _ = reconstructor()
+    seen, losses = [], []
+    model.encoder.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    for _ in range(2):
+        losses.append(model.unlabeled_loss(batch.draw("hidden", 1))[0])
+        symbols = getattr(batch, name).clone()
+        hidden = (symbols != UNKNOWN) & (getattr(seen[0], name) == UNKNOWN)
+        symbols[hidden] = symbols[hidden].flip(0)
+        batch = replace(batch, **{name: symbols})
+    known = batch.is_word & (getattr(batch, name) != UNKNOWN)
+    assert 0.2 < hidden.sum() / known.sum() < 0.4 and not (hidden & ~known).any()
+    assert torch.equal(getattr(seen[0], name), getattr(seen[1], name)) and losses[0] != losses[1]
+    assert name == "pos" or not seen[0].forms[hidden].any()  # nor are its characters
+
+
+def test_it_learns_to_reconstruct():
+    model, batch, _ = reconstructor("--learning-rate=0.05", "--dropout=0", "--word-dropout=0")
+    optimizer, losses = model.make_optimizer(), []
+    for _ in range(60):
+        loss, _ = model.unlabeled_loss(batch.draw("hidden", 1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("count", [8, 7])
+def test_an_epoch_reads_the_text_once(count):
+    """Also of a stream, whose length nobody knows before."""
+    model, _, data = reconstructor("--unlabeled-batch-size=3")
+    data.unlabeled = Stream(lambda examples=data.unlabeled[:count]: iter(examples))
+    context = Context(data, Group("cpu"), model.options, stage=0, epoch=1, epochs=9)
+    for context.epoch in (1, 2):
+        batches = [batch for _, batch in model.steps(context)]
+        assert len(batches) == model.num_steps(context) == 3
+        assert sorted(id(e) for batch in batches for e in batch.examples) == sorted(map(id, data.unlabeled))
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +186,8 @@ def whole(bank):
 
 def check_same(path: Path, whole: Path) -> None:
     assert figures_of(path) == figures_of(whole)
-    for name in ("model.safetensors", "teachers/1/model.safetensors", "teachers/2/model.safetensors"):
+    for place in (".", "pretrained", "teachers/1", "teachers/2"):
+        name = f"{place}/model.safetensors"
         assert (path / name).read_bytes() == (whole / name).read_bytes(), name
 
 
@@ -161,14 +217,51 @@ def test_the_directory_and_the_last_line(whole):
         assert len(history) == 4 and history[-1]["dev_uas"] == final[f"teacher_{number}_dev_uas"]
         assert not any("unlabeled_loss" in epoch or "test_uas" in epoch for epoch in history)
     assert {"ensemble_dev_uas", "ensemble_test_uas", "ensemble_test_las"} <= final.keys()
-    assert "teachers_seconds" in json.loads((whole / "metrics.jsonl").read_text().splitlines()[-1])
+    times = json.loads((whole / "metrics.jsonl").read_text().splitlines()[-1])
+    assert {"teachers_seconds", "pretraining_seconds"} <= times.keys()
+    *epochs, _ = figures_of(whole / "pretrained")
+    assert [epoch["stage"] for epoch in epochs] == [0, 0] and all("unlabeled_loss" in epoch for epoch in epochs)
     model, *_ = Run.open(str(whole)).load_model(Run.open(str(whole)).config()[0], torch.device("cpu"))
     assert not model.ensembles
 
 
+def test_all_begin_with_the_pretrained_encoder(bank, whole, monkeypatch):
+    """With --pretrain-epochs 0 there is none."""
+    begun = []
+
+    class Watched(Trainer):
+        def train(self):
+            begun.append(self.model.encoder.lstm.forwards[0].weight_hh_l0.detach().clone())
+            return super().train()
+
+    for module in (loop, teachers):
+        monkeypatch.setattr(module, "Trainer", Watched)
+    assert train.main(arguments(bank, "watched")) == 0
+    run = Run.open(str(whole))
+    options, vocab = pretraining_options(run.config()[0]), run.vocab()
+    model = Run(str(whole / "pretrained")).load_weights(Reconstructor(options, vocab), torch.device("cpu"))
+    random, *others = begun
+    assert len(others) == 3 and not torch.equal(random, others[0])
+    assert all(torch.equal(weight, model.encoder.lstm.forwards[0].weight_hh_l0) for weight in others)
+    begun.clear()
+    assert train.main(arguments(bank, "not-pretrained", "--pretrain-epochs=0")) == 0
+    assert len(begun) == 3 and not torch.equal(begun[1], begun[2])
+    assert not (bank / "not-pretrained" / "pretrained").exists()
+
+
 def test_without_text_there_are_no_teachers(bank):
     assert train.main(arguments(bank, "trees", "--no-unlabeled")) == 0
-    assert not (bank / "trees" / "teachers").exists()
+    assert not (bank / "trees" / "teachers").exists() and not (bank / "trees" / "pretrained").exists()
+
+
+def test_killed_while_it_reconstructs(bank, whole):
+    path = bank / "killed"
+    process = start("train.py", *arguments(bank, path.name), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (path / "pretrained/metrics.jsonl").exists() or process.poll() is not None)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and not (path / "teachers").exists()
+    assert train.main(["--resume", str(path)]) == 0
+    check_same(path, whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

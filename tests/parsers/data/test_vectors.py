@@ -104,7 +104,7 @@ def test_a_run_keeps_them(model, file, tmp_path, capfd):
     bank, run = tmp_path / "bank", tmp_path / "run"
     write_treebank(bank, 40)
     arguments = [f"--model={model}", f"--treebank={bank}", f"--embeddings={file}", f"--output={run}", *TINY]
-    assert train.main([*arguments, "--labeled=0.5", "--epochs=2", "--threads=1"]) == 0
+    assert train.main([*arguments, "--labeled=0.5", "--epochs=2", "--threads=1", "--no-tagger"]) == 0
     file.unlink()
     assert train.main(["--resume", str(run)]) == 0
     final = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
@@ -121,7 +121,8 @@ def test_a_run_keeps_them(model, file, tmp_path, capfd):
 def test_vectors_that_do_not_belong_to_the_words(file, tmp_path, capfd):
     bank, run = tmp_path / "bank", tmp_path / "run"
     write_treebank(bank, 10)
-    train.main(["--model=ntp", f"--treebank={bank}", f"--embeddings={file}", f"--output={run}", *TINY, "--epochs=1"])
+    arguments = [f"--treebank={bank}", f"--embeddings={file}", f"--output={run}", *TINY, "--epochs=1", "--no-tagger"]
+    train.main(["--model=ntp", *arguments])
     for name, content, message in [
         ("vectors.safetensors", pack({"vectors": torch.zeros(3, SIZE)}), "the vectors do not belong to the words"),
         ("vectors.safetensors", pack({"vectors": torch.zeros(3)}), "the vectors do not belong to the words"),

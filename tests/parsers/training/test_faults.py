@@ -99,8 +99,8 @@ def two_processes(*arguments):
 
 def test_one_of_two_processes_is_killed(tmp_path):
     """The other ends with an error, soon, and the run is resumed, here by one process."""
-    path = tmp_path / "run"
-    with two_processes("--model=ntp", "--output", path, *TINY, "--epochs=6", "--patience=1000") as process:
+    path, options = tmp_path / "run", ["--epochs=6", "--patience=1000", "--no-tagger"]
+    with two_processes("--model=ntp", "--output", path, *TINY, *options) as process:
         wait_for_epochs(process, path)
         victim = workers(process.pid)[-1]
         os.kill(victim, signal.SIGKILL)
@@ -116,7 +116,7 @@ def test_one_of_two_processes_is_killed(tmp_path):
 def test_two_processes_stop_at_the_same_step(tmp_path):
     """SIGTERM, as from a batch system: they save inside of an epoch, and end as if nothing had been."""
     path, whole = tmp_path / "run", tmp_path / "whole"
-    options = ["--model=ntp", *TINY, "--epochs=3", "--patience=1000", "--batch-size=1", "--labeled=0.3"]
+    options = ["--model=ntp", *TINY, "--epochs=3", "--patience=1000", "--batch-size=1", "--labeled=0.3", "--no-tagger"]
     with two_processes(*options, "--output", whole) as process:
         assert process.wait(300) == 0
     with two_processes(*options, "--output", path) as process:

@@ -13,7 +13,7 @@ import pytest
 from tests.parsers.helpers import TINY
 from tests.parsers.processes import ENVIRONMENT, ROOT, run, start, write_treebank
 
-COMMAND = [ROOT / "train.py", "--model=ntp", *TINY, "--epochs=10", "--patience=10"]
+COMMAND = [ROOT / "train.py", "--model=ntp", *TINY, "--epochs=10", "--patience=10", "--no-tagger"]
 
 
 def on_a_terminal(*command, columns: int = 100, **options) -> str:
