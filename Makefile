@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: test test-compiled test-gpu coverage train clean
+.PHONY: test test-compiled test-gpu coverage matrix train clean
 
 test: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -18,11 +18,15 @@ test-gpu: $(VENV)/.test
 test-compiled: $(VENV)/.test
 	$(BIN)/pytest -n 2 tests/gpu/test_emulated.py --compiled
 
+# The oldest, the pinned and the newest versions of torch, Triton, Numba and NumPy: gigabytes, by hand.
+matrix: $(VENV)/.test
+	$(BIN)/python -m tests.matrix
+
 coverage: $(VENV)/.test
 	$(BIN)/pytest -n 2 --cov
 
 train: $(VENV)/.train
-	$(BIN)/python train.py --model lap --fp16 --epochs 25
+	$(BIN)/python train.py --model lap --fp16 --pretrain-epochs 6 --epochs 12
 
 # One stamp per kind of install: pip runs again only when the requirements change.
 $(VENV)/.test: EXTRAS := [test]
@@ -33,4 +37,4 @@ $(VENV)/.test $(VENV)/.train: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .matrix

@@ -13,6 +13,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from perf.gpu import emulator
+from tritree.backends import why_not_triton
 
 # Assertions in modules that are not tests show the compared values, too.
 pytest.register_assert_rewrite("tests.cases", "tests.compat", "tests.frequencies", "tests.parsers", "tests.relaxed")
@@ -22,11 +23,14 @@ settings.register_profile("ci", derandomize=True, deadline=None, database=None, 
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.load_profile("ci")
 
+NO_TRITON = why_not_triton()
 # The emulator works with one version of Triton.
-collect_ignore = [] if emulator.is_supported() else ["gpu/test_emulated.py"]
+collect_ignore = ["gpu"] if NO_TRITON else [] if emulator.is_supported() else ["gpu/test_emulated.py"]
 
 
 def pytest_report_header() -> list[str]:
+    if NO_TRITON:
+        return [f"not collected: what {NO_TRITON}"]
     return [f"{path}: not collected, Triton is not {emulator.TRITON}" for path in collect_ignore]
 
 
@@ -51,14 +55,18 @@ def pytest_collection_modifyitems(config, items):
 
 
 def runs_on_cpu(item) -> bool:
-    return item.get_closest_marker("gpu_only") is None
+    needs_triton = item.get_closest_marker("needs_triton") or "triton" in parameters_of(item)
+    return item.get_closest_marker("gpu_only") is None and not (NO_TRITON and needs_triton)
 
 
 def runs_on_gpu(item) -> bool:
     """What is marked, but for the cases of the backend for CPUs."""
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     is_marked = item.get_closest_marker("on_device") and not item.get_closest_marker("cpu_only")
-    return bool(is_marked) and "numba" not in parameters
+    return bool(is_marked) and "numba" not in parameters_of(item)
+
+
+def parameters_of(item) -> list:
+    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
 
 
 @pytest.fixture

@@ -27,6 +27,25 @@ except ValueError as error:
     assert second == "backend='triton' needs Triton, which is not installed: pip install triton (Linux only)"
 
 
+def test_a_triton_that_is_too_old():
+    """CPU tensors do not need it. CUDA tensors have no other backend to fall back to."""
+    code = """
+import sys, types
+sys.modules["triton"] = types.ModuleType("triton")
+sys.modules["triton"].__version__ = "3.3.1"
+import torch, tritree
+from tritree.backends import resolve_backend
+print(tritree.viterbi(torch.zeros(3, 3))[1].tolist())
+for device, backend in (("cpu", "triton"), ("cuda", None)):
+    try:
+        resolve_backend(backend, types.SimpleNamespace(device=torch.device(device)))
+    except ValueError as error:
+        print(error)
+"""
+    reason = "needs Triton 3.5 or newer, and this is 3.3.1: CUDA builds of torch bring it from 2.9 on"
+    assert run(code).splitlines() == ["[-1, 0, 1]", *2 * [f"backend='triton' {reason}"]]
+
+
 def test_kernels_are_imported_at_their_first_use():
     code = """
 import sys, tritree

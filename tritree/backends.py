@@ -21,7 +21,7 @@ def _needs_cpu_tensors(device: str) -> str | None:
 
 
 def _needs_triton(device: str) -> str | None:
-    if reason := _without_triton():
+    if reason := why_not_triton():
         return reason
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         return (
@@ -30,7 +30,7 @@ def _needs_triton(device: str) -> str | None:
     return None
 
 
-def _without_triton() -> str | None:
+def why_not_triton() -> str | None:
     """Why Triton's kernels can't be compiled at all."""
     try:
         from triton import __version__ as version
