@@ -107,8 +107,8 @@ def epoch_line(record: dict, loss: str, better: bool, seconds_left: float, width
     parts = [f"epoch {record['epoch']:>2}"]  # in their order on the line
     parts += [f"{said(key)} {record[key]:.3f}" for key in dict.fromkeys((loss, "unlabeled_loss")) if key in record]
     if "dev_uas" in record:
-        las = f" LAS {record['dev_las']:.2f}" if "dev_las" in record else ""
-        parts.append(f"dev UAS {record['dev_uas']:.2f}{las}{' *' if better else '  '}")
+        las = f" LAS {record['dev_las']:5.2f}" if "dev_las" in record else ""
+        parts.append(f"dev UAS {record['dev_uas']:5.2f}{las}{' *' if better else '  '}")
     parts.append(f"{seconds:.1f} s" if seconds < 100 else duration(seconds))
     if width is None:
         return "  ".join([*parts, f"at most {duration(seconds_left)} left"])
