@@ -65,8 +65,10 @@ def runs_on_gpu(item) -> bool:
     return bool(is_marked) and "numba" not in parameters_of(item)
 
 
-def parameters_of(item) -> list:
-    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+def parameters_of(item) -> set[str]:
+    """Those that are names: others may not let themselves be compared."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else []
+    return {value for value in values if isinstance(value, str)}
 
 
 @pytest.fixture
