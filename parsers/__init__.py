@@ -161,6 +161,7 @@ MODELS = {
         Option("--teacher-epochs", COUNT, 40, "N", "of each, at most (40)"),
         Option("--processes", number(int, 1, 1024), 1, "N", "that train teachers side by side (1)"),
         Option("--combine", ("mean", "product"), "mean", None, "of the teachers' distributions (mean)"),
+        Option("--taught-on", ("text", "trees"), "text", None, "the text, or the trees' own sentences (text)"),
         Option("--sigma", number(float, 0, 0.99), 0.0, "S", "their power is 1 / (1 − S) (0)"),
         Option("--unlabeled-weight", WEIGHT, 1.0, "W", "of the loss on text (1)"),
     ), defaults={

@@ -21,7 +21,8 @@ the student begin with its weights; the rest of each is random.
 The labels of a sentence without a tree are learnt from the teachers' distributions over labels, averaged, at the arcs
 with the largest sum of μ̄. All networks see characters, score arcs by a biaffine form and their length, and are averaged
 over the steps of their training; trees are predicted by the largest sum of arc probabilities. All systems have options
-for each of these. Without text there are no teachers: the parser then learns from L alone.
+for each of these. Without text there are no teachers: the parser then learns from L alone. With `--taught-on trees` the
+sentences of L are the text, too: what distillation gives without any other sentence.
 """
 
 import math

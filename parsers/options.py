@@ -153,6 +153,9 @@ def parse(arguments: list[str]) -> Namespace:
         raise UserError(f"--model is missing: one of {', '.join(MODELS)} (--help lists the options)")
     if options.unlabeled and not options.use_unlabeled:
         raise UserError("--unlabeled and --no-unlabeled: only one of them can be meant")
+    if getattr(options, "taught_on", "text") == "trees" and (options.unlabeled or not options.use_unlabeled):
+        other = "--unlabeled" if options.unlabeled else "--no-unlabeled"
+        raise UserError(f"--taught-on trees and {other}: only one of them can be meant")
     if options.stop_on == "las" and not options.label_weight:
         raise UserError("--stop-on las compares labels, and with --label-weight 0 there are none")
     if options.model and options.paper and MODELS[options.model].paper is None:

@@ -23,7 +23,9 @@ class Corpus:
         trees = [checked_tree(sentence, "training") for sentence in sources.sentences("train")]
         self.labeled, others = split_labeled(trees, options.labeled, options.seed)
         self.unlabeled: Iterable[Sentence] = []
-        if with_unlabeled and sources.unlabeled:
+        if with_unlabeled and getattr(options, "taught_on", "text") == "trees":
+            self.unlabeled = self.labeled
+        elif with_unlabeled and sources.unlabeled:
             self.unlabeled = Stream(lambda: chain(others, sources.sentences("unlabeled")))
         elif with_unlabeled:
             self.unlabeled = others + list(sources.sentences("unlabeled"))

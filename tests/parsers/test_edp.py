@@ -13,9 +13,11 @@ from torch.distributions import kl_divergence
 
 import train
 import tritree
-from parsers.data.corpus import Stream
+from parsers.data.corpus import Corpus, Stream
+from parsers.data.sources import find_sources
 from parsers.data.vocabulary import UNKNOWN
 from parsers.edp import Ensemble, Reconstructor
+from parsers.io.errors import UserError
 from parsers.ntp import NTP
 from parsers.runs.run import Run
 from parsers.system import Context
@@ -99,6 +101,19 @@ def test_what_is_kept_is_what_the_teachers_say():
         assert one.shape == other.shape
         known = batch.is_word if one.dim() == 2 else batch.is_word.unsqueeze(2)
         torch.testing.assert_close(one * known, (other * known).to(one.dtype), atol=1e-6, rtol=0)
+
+
+def test_taught_on_trees():
+    """The text is then the sentences of the trees, and no others."""
+    sources = find_sources(tiny_options("edp"))
+    corpora = [
+        Corpus(tiny_options("edp", f"--taught-on={of}", "--labeled=0.1"), sources, True) for of in ("text", "trees")
+    ]
+    assert corpora[0].labeled == corpora[1].labeled == corpora[1].unlabeled
+    assert corpora[0].unlabeled and not any(sentence in corpora[0].unlabeled for sentence in corpora[0].labeled)
+    for other in ("--no-unlabeled", "--unlabeled=more.txt"):
+        with pytest.raises(UserError, match=f"--taught-on trees and {other.partition('=')[0]}: only one"):
+            tiny_options("edp", "--taught-on=trees", other)
 
 
 def test_the_student_is_saved_alone():
