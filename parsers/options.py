@@ -50,6 +50,7 @@ COMMON = {
         Option("--layers", number(int, 1, 16), 2, "N", "of the bi-LSTM (2)", rare=True),
         Option("--scorer", ("tanh", "biaffine"), "tanh", "KIND", "of arcs: tanh or biaffine (tanh)", rare=True),
         Option("--hidden-size", SIZE, 100, "N", "of the arc scorer (100)", rare=True),
+        Option("--label-size", SIZE_OR_NONE, 50, "N", "of the labels' network; 0: hidden size (50)", 0, rare=True),
         Option("--distance", None, False, None, "let scores depend on the length of the arc", rare=True),
         Option("--dropout", number(float, 0, 0.99), 0.33, "P", "(0.33)", rare=True),
         Option("--dropout-mask", ("element", "sentence"), "element", "PER", "element or sentence (element)", rare=True),

@@ -61,7 +61,8 @@ class Parser(nn.Module):
     def make_labeler(self, size: int) -> Labeler | None:
         """The network for labels on states of this size; None if there are no labels to learn."""
         labels, per_sentence = self.vocab.labels, self.options.dropout_mask == "sentence"
-        return Labeler(size, self.options.hidden_size, len(labels), per_sentence) if labels else None
+        hidden = self.options.label_size or self.options.hidden_size
+        return Labeler(size, hidden, len(labels), per_sentence) if labels else None
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """s(h, m) [B, N, N], the scores that trees are predicted from, and o [B, N, size], the states of the tokens."""

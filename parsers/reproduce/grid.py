@@ -2,7 +2,9 @@
 
     [rows."GAP (L+U)"]
     system = "gap"
-    options = {xpos = true, smoothing = 2}      # of train.py, without the dashes; text = false: from trees alone
+    options = {xpos = true, smoothing = 2}      # of train.py, without the dashes
+    text = false         # from trees alone (true)
+    tagger = true        # a tagger is trained, too, and the test set also parsed with its tags (false)
 
     [[steps]]
     title = "English"
@@ -32,10 +34,12 @@ from parsers.options import options_to_json, parse, saved_options
 from parsers.reproduce import RECIPES
 from parsers.reproduce.lines import Key, key
 
-# They say where the data is and how the machine is used; the rest changes results.
+# They say where the data is and how the machine is used; the rest changes results. A tagger changes none where all words
+# have tags.
 PLACES = ("treebank", "train", "dev", "test", "output", "resume", "seed")
 MACHINE = {"device": "cpu", "threads": 1, "processes": 1}  # each run has a core
-ROW = {"system": str, "options": dict, "text": bool}
+SET_ELSEWHERE = (*PLACES, "no-tagger", *MACHINE)
+ROW = {"system": str, "options": dict, "text": bool, "tagger": bool}
 TABLES = ("systems", "shares", "text", "list")
 STEP = {
     "title": str, "table": str, "dev-only": bool, "skip": str,
@@ -86,6 +90,7 @@ class Row:
     label: str
     system: str
     arguments: tuple[str, ...]
+    tagger: bool
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ def _row(label: str, entry: object, file: str) -> Row:
             raise DataError(file, None, f"{where}: option {name} must be a number, a string, or true for a flag")
         else:
             arguments.append(f"--{name}={value}")
-    row = Row(label, system, tuple(arguments))
+    row = Row(label, system, tuple(arguments), entry.get("tagger", False))
     _options(row, 1.0, file)
     return row
 
@@ -177,11 +182,12 @@ def _options(row: Row, share: float, file: str) -> tuple[dict[str, object], tupl
     if row.system not in MODELS:  # udpipe, which has no such options
         names = dict(argument.removeprefix("--").split("=") for argument in row.arguments)
         return names | ({"labeled": share} if share != 1 else {}), arguments
+    arguments += () if row.tagger else ("--no-tagger",)
     try:
         options = parse([f"--model={row.system}", *arguments])
     except UserError as error:
         raise DataError(file, None, f"row {row.label!r}: {error}") from None
-    for name in (*PLACES, *MACHINE):
+    for name in SET_ELSEWHERE:
         if f"--{name}" in {argument.partition("=")[0] for argument in row.arguments}:
             raise DataError(file, None, f"row {row.label!r}: --{name} is not an option of a row, but set by the grid")
     return line_options(options), arguments
@@ -191,7 +197,7 @@ def line_options(options: Namespace) -> dict[str, object]:
     """Those that differ from the system's defaults and change results."""
     defaults = options_to_json(parse([f"--model={options.model}"]))
     saved = {name: value for name, value in options_to_json(options).items() if value != defaults[name]}
-    return {name: value for name, value in saved.items() if name not in (*PLACES, *MACHINE)}
+    return {name: value for name, value in saved.items() if name not in (*PLACES, "tagger", *MACHINE)}
 
 
 def machine_arguments(system: str) -> list[str]:

@@ -44,6 +44,13 @@ def test_a_default_that_is_spelt_out_is_the_same_run(tmp_path):
     assert grid(tmp_path, spelt).plans[0].key == grid(tmp_path, plain).plans[0].key
 
 
+def test_a_tagger_is_trained_only_where_the_row_wants_it_and_the_line_is_the_same(tmp_path):
+    without = grid(tmp_path, GRID).plans[0]
+    with_tagger = grid(tmp_path, GRID.replace('system = "ntp"', 'system = "ntp"\ntagger = true')).plans[0]
+    assert "--no-tagger" in without.arguments and "--no-tagger" not in with_tagger.arguments
+    assert without.key == with_tagger.key
+
+
 def test_order_is_seeds_treebanks_rows_and_each_run_comes_once(tmp_path):
     again = GRID[GRID.index("[[steps]]") :].replace('"NTP (L)", ', "").replace('"UDPipe"', '"UDPipe", "NTP (L)"')
     plans = grid(tmp_path, GRID + again).plans
@@ -69,6 +76,7 @@ MISTAKES = {
     "distance = true}": ("seed = 3}", "row 'NTP (L)': --seed is not an option of a row"),
     'system = "gap"': ('system = "gab"', "row 'GAP (L)': `system` is not one of lap, gap"),
     '"GAP (L)", ': ('"GAB (L)", ', "step 1: there is no row 'GAB (L)'"),
+    "word-size = 50, ": ("no-tagger = true, ", "row 'NTP (L)': --no-tagger is not an option of a row"),
     "seeds = [1, 2]": ("seeds = []", "step 1: `seeds` must be a list of int"),
     "shares = [0.1]": ("shares = [2.0]", "row 'NTP (L)': argument --labeled: '2.0' is not a number above 0 to 1"),
     "treebanks = ": ("treebank = ", "step 1 has `treebank`, which is none of"),

@@ -24,7 +24,7 @@ def test_the_key_is_system_options_treebank_seed_recipe(tmp_path):
     one = line(options={"labeled": 0.1, "epochs": 3})
     assert one.key == key("ntp", {"epochs": 3, "labeled": 0.1}, "en_gum", 1, one.recipe)
     others = [line(system="nmp"), line(options={"labeled": 0.2}), line(treebank="ja_gsd"), line(seed=2), line()]
-    others += [replace(line(), recipe=2)]
+    others += [replace(line(), recipe=line().recipe + 1)]
     assert len({one.key, *(other.key for other in others)}) == 1 + len(others)
 
 
