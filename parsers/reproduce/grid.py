@@ -34,8 +34,8 @@ from parsers.options import options_to_json, parse, saved_options
 from parsers.reproduce import RECIPES
 from parsers.reproduce.lines import Key, key
 
-# They say where the data is and how the machine is used; the rest changes results. A tagger changes none where all words
-# have tags.
+# They say where the data is and how the machine is used; the rest changes results. A tagger changes none where all
+# words have tags.
 PLACES = ("treebank", "train", "dev", "test", "output", "resume", "seed")
 MACHINE = {"device": "cpu", "threads": 1, "processes": 1}  # each run has a core
 SET_ELSEWHERE = (*PLACES, "no-tagger", *MACHINE)
