@@ -3,6 +3,7 @@ Triton's interpreter: the same tests, whose tensors are then made there."""
 
 import contextlib
 import os
+from pathlib import Path
 
 # Two workers share two cores, and idle threads of torch spin. Child processes inherit the setting; tests of several
 # threads set their number themselves.
@@ -18,20 +19,27 @@ from tritree.backends import why_not_triton
 # Assertions in modules that are not tests show the compared values, too.
 pytest.register_assert_rewrite("tests.cases", "tests.compat", "tests.frequencies", "tests.parsers", "tests.relaxed")
 
+GPU = Path(__file__).parent / "gpu"
+EMULATED = GPU / "test_emulated.py"
+
 # The same cases in every run; `--hypothesis-profile explore` draws more of them, and new ones each time.
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.load_profile("ci")
 
-NO_TRITON = why_not_triton()
-# The emulator works with one version of Triton.
-collect_ignore = ["gpu"] if NO_TRITON else [] if emulator.is_supported() else ["gpu/test_emulated.py"]
-
 
 def pytest_report_header() -> list[str]:
-    if NO_TRITON:
-        return [f"not collected: what {NO_TRITON}"]
-    return [f"{path}: not collected, Triton is not {emulator.TRITON}" for path in collect_ignore]
+    if why_not_triton():
+        return [f"not collected: what {why_not_triton()}"]
+    return [] if emulator.is_supported() else [f"{EMULATED}: not collected, Triton is not {emulator.TRITON}"]
+
+
+def pytest_ignore_collect(collection_path) -> bool | None:
+    """Tests of kernels, without Triton; those in the emulator, which works with one version of Triton."""
+    left_out = (
+        collection_path == GPU if why_not_triton() else collection_path == EMULATED and not emulator.is_supported()
+    )
+    return left_out or None
 
 
 def pytest_addoption(parser):
@@ -41,7 +49,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.option.device == "cpu":
-        # Read when a kernel is decorated, so before tritree.gpu is imported: the kernels then run on CPU tensors.
+        # Read when a function is decorated, Triton's own ones included: nothing may import Triton before.
         os.environ.setdefault("TRITON_INTERPRET", "1")
     elif not torch.cuda.is_available():
         pytest.exit("torch sees no GPU here: nothing is tested", returncode=0)
@@ -56,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
 
 def runs_on_cpu(item) -> bool:
     needs_triton = item.get_closest_marker("needs_triton") or "triton" in parameters_of(item)
-    return item.get_closest_marker("gpu_only") is None and not (NO_TRITON and needs_triton)
+    return item.get_closest_marker("gpu_only") is None and not (needs_triton and why_not_triton())
 
 
 def runs_on_gpu(item) -> bool:

@@ -54,5 +54,10 @@ print([m for m in ("numba", "tritree.cpu", "tritree.gpu") if m in sys.modules])
     assert run(code).strip() == "[]"
 
 
+def test_the_tests_set_up_the_interpreter_before_triton_is_imported():
+    """Triton's own functions, too, are interpreted only if the variable is set before."""
+    assert run("import sys, tests.conftest; print('triton' in sys.modules)").strip() == "False"
+
+
 def test_it_works_without_docstrings_and_assertions():
     assert run("import torch, tritree; print(tritree.log_partition(torch.zeros(1, 1)).item())", "-OO") == "0.0\n"

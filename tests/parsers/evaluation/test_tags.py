@@ -15,6 +15,7 @@ from parsers.data.examples import Indexer
 from parsers.data.vocabulary import Vocabulary
 from parsers.evaluation.mismatch import Mismatch
 from parsers.evaluation.tags import TagReader, TagScores
+from parsers.networks.tagger import Sizes
 from parsers.options import parse
 from parsers.runs.tagger import Tagger
 from parsers.training.tagging import train_tagger
@@ -40,7 +41,7 @@ def columns(text: str, **values: str | None) -> str:
 
 @pytest.fixture(scope="module")
 def tagger() -> Tagger:
-    return train_tagger(synthetic.sentences("train", count=300))
+    return train_tagger(synthetic.sentences("train", count=300), sizes=Sizes(16, 8, 8, 8, 24))
 
 
 @pytest.fixture(scope="module")
