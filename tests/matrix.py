@@ -37,7 +37,8 @@ def main() -> int:
     parser.add_argument("--only", choices=SETS, metavar="NAME", action="append", help=", ".join(SETS))
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="of the environments (this one)")
     options = parser.parse_args()
-    console, failed = Console(), False
+    console = Console() if sys.stdout.isatty() else Console(width=120)
+    failed = False
     table = Table("versions", "Python", *SHOWN, *COUNTED, "minutes")
     for name in options.only or SETS:
         python = environment(name, options.python)

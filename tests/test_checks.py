@@ -140,6 +140,7 @@ def test_device_without_kernels():
         tritree.log_partition(torch.zeros(3, 3, device="meta"))
 
 
+@pytest.mark.needs_triton
 def test_the_device_decides():
     with FakeTensorMode():
         assert resolve_backend(None, torch.empty(3, 3, device="cuda")) == "triton"
@@ -148,11 +149,13 @@ def test_the_device_decides():
     assert resolve_backend(None, torch.empty(3, 3)) == "numba"
 
 
+@pytest.mark.needs_triton
 def test_sentences_that_are_too_long_for_the_gpu():
     with FakeTensorMode(), pytest.raises(ValueError, match="N = 17000 is too large"):
         kernels("triton").inside(torch.empty(1, 17000, 17000), torch.tensor([9]), False)
 
 
+@pytest.mark.needs_triton
 def test_triton_on_cpu_tensors_needs_the_interpreter(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET")
     with pytest.raises(ValueError, match="needs CUDA tensors; TRITON_INTERPRET=1"):

@@ -65,6 +65,7 @@ def test_the_generator_decides(backend):
 
 
 @pytest.mark.cpu_only
+@pytest.mark.needs_triton
 def test_kernels_draw_the_same_trees():
     """The kernels use the same random numbers; in float64 rounding is too small to change a draw."""
     scores = torch.randn(2, 7, 7, dtype=torch.float64)

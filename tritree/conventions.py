@@ -113,9 +113,9 @@ def check_single_root(single_root: bool) -> bool:
 
 def check_count(name: str, count: int, least: int) -> int:
     """As Python's int, or a tracer's. A tensor is refused: to read it would synchronise."""
-    if isinstance(count, bool) or not isinstance(count, Integral | torch.SymInt) or count < least:
+    if isinstance(count, bool) or not isinstance(count, (Integral, torch.SymInt)) or count < least:
         raise ValueError(f"{name} must be an integer of {least} or more, got {describe(count)}")
-    return count if isinstance(count, int | torch.SymInt) else int(count)
+    return count if isinstance(count, (int, torch.SymInt)) else int(count)
 
 
 def describe(argument: object) -> str:

@@ -6,7 +6,6 @@ trees are scored with the logsumexp of each arc's labels, and the best trees wit
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 
 def log_sum(potentials: Tensor) -> Tensor:
@@ -21,7 +20,8 @@ def tree_scores(potentials: Tensor) -> tuple[Tensor, Tensor]:
     The constant is [B], in float64: the sum over the words of the best potential of an arc into the word. With it taken
     out, probable arcs have scores near 0, which lose nothing to rounding when the potentials are large.
     """
-    best = pad(potentials.detach().amax(-1), (0, 0, 1, 0), value=-torch.inf).amax(1)  # the pad: N may be 0
+    best = potentials.detach().amax(-1)
+    best = torch.cat([best, best.new_full((len(best), 1, best.shape[2]), -torch.inf)], 1).amax(1)  # N may be 0
     best = torch.where(best == -torch.inf, 0, best)
     return log_sum(potentials - best[:, None, :, None]), best.double().sum(-1)
 
