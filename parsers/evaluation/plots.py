@@ -36,9 +36,11 @@ def draw_curves(path: Path, history: list[dict], title: str) -> None:
     epochs = [record for record in history if "final" not in record]
     x = range(1, len(epochs) + 1)  # over all stages
     with plotting(title) as (loss, uas, picture):
-        for name, text in (("loss", "loss"), ("parse_loss", "parse loss"), ("unlabeled_loss", "unlabelled loss")):
+        for name in ("loss", "parse_loss", "unlabeled_loss", "unlabeled_reconstruction"):
             if any(name in record for record in epochs):
+                text = name.replace("unlabeled", "unlabelled").replace("_", " ")
                 loss.plot(x, [record.get(name) for record in epochs], label=text, marker=".")
+        uas.sharex(loss)  # pretraining has no scores
         for name in ("dev_uas", "dev_uas_without_punctuation", "dev_las"):
             if any(name in record for record in epochs):
                 uas.plot(x, [record.get(name) for record in epochs], label=name[4:].replace("_", " "), marker=".")
