@@ -47,7 +47,8 @@ With `trees_first`, the first stage has no unlabelled sentences. Where there are
 key)`. Each yields this process's share of the sentences, which may be empty. Sums over sentences that are not part of a
 loss go through `context.group.sum_(tensor)`.
 
-What is shown of an epoch is the loss, or the figure that ``shown_loss`` names where epochs can't be compared by it.
+What is shown of an epoch is the loss, or the figure that ``shown_loss`` names where epochs can't be compared by it; so
+too ``shown_unlabeled`` for sentences without trees.
 
 **State.** Parameters and buffers are saved and restored, and nothing else: `begin_epoch` sets the rest, and runs again
 when a run is resumed inside an epoch. `resizable` names buffers whose shape varies, `optimizer_state` the tensors that

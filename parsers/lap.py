@@ -43,6 +43,8 @@ MEAN_GAIN, LOG_VARIANCE, EMBEDDING_SCALE = 3.0, -4.0, 0.1
 
 
 class LAP(Parser):
+    shown_unlabeled = "unlabeled_reconstruction"  # the weights in the loss change with stage and epoch
+
     def __init__(self, options: Namespace, vocab: Vocabulary, vectors: Vectors | None = None):
         super().__init__(options, vocab, vectors, num_words=len(vocab.words))
         nn.init.normal_(self.encoder.word.weight, std=EMBEDDING_SCALE)
@@ -182,7 +184,8 @@ class LAP(Parser):
         words, tags = self.reconstruction(z, batch)
         loss = self.reconstruction_weight * (words + tags)
         loss = loss + self.kl_weight * (kl - self.options.free_nats).clamp_min(0).sum()
-        return loss, {"word_reconstruction": words, "tag_reconstruction": tags, "kl": kl.sum()}
+        metrics = {"word_reconstruction": words, "tag_reconstruction": tags, "reconstruction": words + tags}
+        return loss, metrics | {"kl": kl.sum()}
 
     def reconstruction(self, z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """−E_Q[Σ_t log P(word_t | z_t)] and −E_Q[Σ_t log P(tag_t | z_t)]; unknown words and tags are left out."""

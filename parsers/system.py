@@ -46,6 +46,7 @@ class Parser(nn.Module):
 
     stages = 1  # without unlabelled sentences there is only one
     shown_loss = "loss"  # or the key of another figure on trees, if epochs can't be compared by the loss
+    shown_unlabeled = "unlabeled_loss"  # the same on sentences without trees
     trees_first = False  # the first stage learns from trees alone
     resizable: tuple[str, ...] = ()  # buffers whose shape may differ from the one at construction
     # The tensors that the optimiser keeps for a parameter: "step" is a scalar, others have the parameter's shape.

@@ -172,6 +172,9 @@ def introduce(display, options, sources, data, model, run, device) -> None:
     if model.shown_loss != "loss":
         name = model.shown_loss.replace("_", " ")
         display.say(f"{name}: the part of the loss that can be compared between epochs; all of it is in metrics.jsonl")
+    if data.unlabeled and model.shown_unlabeled != "unlabeled_loss":
+        name = model.shown_unlabeled.removeprefix("unlabeled_")
+        display.say(f"unlabelled: the {name} of the text, which can be compared between epochs")
 
 
 def run() -> int:

@@ -121,9 +121,10 @@ class Trainer:
                 self.average.restart()
             if state.stage == 0:
                 self.display.say("pretraining: text")
-            elif self.stages > 1:
+            elif self.stages > 1 or self.model.first_stage(self.data) == 0:
                 sentences = "trees and text" if self.model.learns_from_text(self._context()) else "trees"
-                self.display.say(f"stage {state.stage} of {self.stages}: {sentences}")
+                stage = f"stage {state.stage} of {self.stages}" if self.stages > 1 else "training"
+                self.display.say(f"{stage}: {sentences}")
         self.epoch_seconds = 0.0
         while state.epoch <= self._epochs(state.stage) and state.waiting < self.options.patience:
             self._train_epoch()
@@ -182,7 +183,7 @@ class Trainer:
                 done += (self._epochs(stage) if stage < state.stage else state.epoch - 1) * of_stage
         part = "pretraining, " if state.stage == 0 else f"stage {state.stage}, " * (self.stages > 1)
         name = f"{part}epoch {state.epoch} of {self._epochs(state.stage)}"
-        key = self.model.shown_loss if self.model.shown_loss in self.totals.values else "unlabeled_loss"
+        key = self.model.shown_loss if self.model.shown_loss in self.totals.values else self.model.shown_unlabeled
         figures = [f"loss {mean_per_word(self.totals.values, key):.3f}"]  # as far as this process knows
         if state.best_epoch and self.data.dev:
             figures.append(f"best dev {self.options.stop_on.upper()} {state.best_uas:.2f}")
@@ -256,7 +257,7 @@ class Trainer:
         state.record["epoch_seconds"] = seconds
         state.history.append(state.record)
         self.epoch_seconds, left = seconds, self._seconds_left(seconds)
-        self.display.say(epoch_line(state.record, self.model.shown_loss, better, left, self.display.width))
+        self._say_epoch(state.record, better, left)
         state.record, state.phase, state.epoch = {}, "steps", state.epoch + 1
         if self.group.writes:
             if better:
@@ -269,12 +270,16 @@ class Trainer:
         state = self.state
         self.epoch_seconds, left = seconds, self._seconds_left(seconds)
         record = state.record | {"epoch_seconds": seconds}
-        self.display.say(epoch_line(record, "unlabeled_loss", False, left, self.display.width))
+        self._say_epoch(record, False, left)
         state.history.append(state.record)
         state.record, state.phase, state.epoch = {}, "steps", state.epoch + 1
         if self.group.writes:
             self.run.write_metrics(state.history)
         self._save_sometimes()
+
+    def _say_epoch(self, record: dict, better: bool, left: float) -> None:
+        losses, width = (self.model.shown_loss, self.model.shown_unlabeled), self.display.width
+        self.display.say(epoch_line(record, losses[0], better, left, width, losses[1]))
 
     def _save_sometimes(self) -> None:
         if self.save_seconds < SAVE_SHARE * (time.monotonic() - self.saved_at):

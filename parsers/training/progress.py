@@ -95,17 +95,25 @@ class Display:
         )
 
 
-def epoch_line(record: dict, loss: str, better: bool, seconds_left: float, width: int | None) -> str:
+def epoch_line(
+    record: dict,
+    loss: str,
+    better: bool,
+    seconds_left: float,
+    width: int | None,
+    unlabeled: str = "unlabeled_loss",
+) -> str:
     """The figures of an epoch for people; a star marks the best epoch so far.
 
     Args:
         loss: the key of the loss that is shown.
+        unlabeled: that of the one on sentences without trees.
         seconds_left: shown where there is no terminal, whose bar has it.
         width: columns of the terminal; where they are too few, figures are left out.
     """
     seconds = record["epoch_seconds"]
     parts = [f"epoch {record['epoch']:>2}"]  # in their order on the line
-    parts += [f"{said(key)} {record[key]:.3f}" for key in dict.fromkeys((loss, "unlabeled_loss")) if key in record]
+    parts += [f"{said(key)} {record[key]:.3f}" for key in dict.fromkeys((loss, unlabeled)) if key in record]
     if "dev_uas" in record:
         las = f" LAS {record['dev_las']:5.2f}" if "dev_las" in record else ""
         parts.append(f"dev UAS {record['dev_uas']:5.2f}{las}{' *' if better else '  '}")
@@ -120,7 +128,7 @@ def epoch_line(record: dict, loss: str, better: bool, seconds_left: float, width
 
 def said(key: str) -> str:
     """A key of metrics.jsonl in words."""
-    return {"unlabeled_loss": "unlabelled"}.get(key, key.replace("_", " "))
+    return "unlabelled" if key.startswith("unlabeled_") else key.replace("_", " ")
 
 
 def duration(seconds: float) -> str:

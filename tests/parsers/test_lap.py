@@ -208,11 +208,18 @@ def test_text_comes_first(tmp_path):
     """Stage 0 has no trees, no dev set and no times, and is over after --epochs at the latest; it is resumed, too."""
     options = tiny_options("lap", "--epochs=3", "--pretrain-epochs=2")
     whole = small_trainer(options, tmp_path / "whole", count=8, unlabeled=9)
+    lines = []
+    whole.display.say = lines.append
     *epochs, final = figures(whole.train().history)
     assert [(record["stage"], record["epoch"]) for record in epochs] == [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3)]
     for record in whole.state.history[:2]:
         assert not {"epoch_seconds", "dev_uas", "loss"} & record.keys() and record["unlabeled_loss"] > 0
     assert final["best_epoch"] > 2 and final["epochs"] == 5
+    assert lines[0] == "pretraining: text" and lines[3] == "training: trees and text"
+    for line, record in zip(lines[1:3] + lines[4:], epochs, strict=True):  # without weights: stages can be compared
+        both = record["unlabeled_word_reconstruction"] + record["unlabeled_tag_reconstruction"]
+        assert record["unlabeled_reconstruction"] == pytest.approx(both)
+        assert f"  unlabelled {both:.3f}  " in line
     check_resumed(whole, after=(1, 2, 5), count=8, unlabeled=9)
     for arguments, unlabeled, expected in (
         (["--epochs=1"], 9, [0, 1]),
