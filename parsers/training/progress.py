@@ -40,14 +40,17 @@ class Display:
     def say(self, text: str) -> None:
         """A line; on a terminal several, broken between words."""
         if self.width:
-            text = textwrap.fill(text, self.width, break_long_words=False, break_on_hyphens=False)
+            text = self._folded(text)
         with writing("standard output"):
             self.console.print(text, markup=False)
 
     def warn(self, text: str) -> None:
-        """Goes to stderr, so that it is seen even if the output is redirected."""
+        """Goes to stderr, so that it is seen even if the output is redirected; a line, or several as in ``say``."""
         if not self.console.quiet:
-            print(text, file=sys.stderr)
+            print(self._folded(text) if sys.stderr.isatty() else text, file=sys.stderr)
+
+    def _folded(self, text: str) -> str:
+        return textwrap.fill(text, self.console.width, break_long_words=False, break_on_hyphens=False)
 
     @contextlib.contextmanager
     def notices(self) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """What is shown of a training: one line per epoch that fits, and what tritree logs."""
 
 import logging
+import sys
 
 import pytest
 
@@ -41,3 +42,14 @@ def test_what_tritree_logs_is_said_once(capfd):
     with Display().notices():
         logging.getLogger("tritree").warning("compiles")
     assert capfd.readouterr().out == "compiles\n" and not logging.getLogger("tritree").handlers
+
+
+def test_warnings_are_broken_between_words_on_a_terminal_only(capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "train.py: the dev set: unlike the training data, which costs accuracy: 9 of 9 words are not known"
+    Display().warn(text)
+    assert capfd.readouterr().err == f"{text}\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    Display().warn(text)
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 3 and max(map(len, lines)) <= 40 and " ".join(lines) == text
