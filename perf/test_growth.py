@@ -89,6 +89,7 @@ def plot(series) -> str:
 
     matplotlib.use("agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import EngFormatter, LogLocator
 
     figure, axes = pyplot.subplots(2, 2, figsize=(9, 7), layout="constrained")
     for row, (axis, label) in enumerate([("lengths", "B=16"), ("batches", "l=40")]):
@@ -98,8 +99,12 @@ def plot(series) -> str:
             ax.loglog(x, y, "o-", label=f"measured, exponent {exponent(x, y):.2f}")
             power = {("lengths", "seconds"): 3, ("lengths", "bytes"): 2}.get((axis, kind), 1)
             ax.loglog(x, y[-1] * (x / x[-1]) ** power, ":", color="gray", label=f"exponent {power}")
-            ax.set(xlabel="words l" if axis == "lengths" else "batch B", ylabel=kind, title=label)
+            what, unit = {"seconds": ("time", "s"), "bytes": ("memory", "B")}[kind]
+            ax.set(xlabel="words l" if axis == "lengths" else "batch B", ylabel=what, title=label)
             ax.set_xticks(x, x)
+            powers = max(y) > 100 * min(y)  # else too few of them would be within the axis
+            ax.yaxis.set_major_locator(LogLocator(subs=(1,) if powers else (1, 2, 5)))
+            ax.yaxis.set_major_formatter(EngFormatter(unit))
             ax.minorticks_off()
             ax.legend()
             ax.grid(alpha=0.3)
