@@ -134,3 +134,10 @@ def test_help():
     assert doctest.testmod(tritree).failed == 0
     for name in tritree.__all__:
         assert "Args:" in getattr(tritree, name).__doc__
+
+
+def test_the_ratios_in_the_readme_are_those_of_the_table():
+    speed = (ROOT / "docs/costs.md").read_text().partition("## Speed")[2].partition("## Terms")[0]
+    table = re.findall(r"^\| .* \| \d+ \| (\d+) \| (\d+) \|$", speed, re.M)
+    ratios = [int(ratio) for row in table for ratio in row]
+    assert len(ratios) == 12 and f"{min(ratios)} to {max(ratios)}" in (ROOT / "README.md").read_text()
