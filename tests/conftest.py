@@ -51,6 +51,10 @@ def pytest_configure(config):
     if config.option.device == "cpu":
         # Read when a function is decorated, Triton's own ones included: nothing may import Triton before.
         os.environ.setdefault("TRITON_INTERPRET", "1")
+        if not why_not_triton():
+            from tests.interpreter import patch_once_per_launch
+
+            patch_once_per_launch()
     elif not torch.cuda.is_available():
         pytest.exit("torch sees no GPU here: nothing is tested", returncode=0)
 
