@@ -79,10 +79,15 @@ class Mismatch:
         return f"{what}: unlike the training data, which costs accuracy: {'; '.join(found)}" if found else None
 
     def _usually_untagged(self) -> float:
-        """The share of words without a tag that is not worth a word: none if all had tags in training."""
-        pos = self.indexer.vocab.pos
-        number = pos.number.get("_")
-        return 0.0 if number is None else MOST + pos.counts[number] / max(1, sum(pos.counts))
+        """The share of words without a tag that is not worth a word: none if all had tags in the trees. Text without
+        tags does not count, which has taught nothing about trees."""
+        vocab = self.indexer.vocab
+        number, trees = vocab.pos.number.get("_"), sum(vocab.words.counts)
+        if number is None or not trees:
+            return 0.0
+        text = sum(vocab.pos.counts) - trees  # words; at most so many of those without a tag are not in the trees
+        untagged = vocab.pos.counts[number] - text
+        return MOST + untagged / trees if untagged > 0 else 0.0
 
     def _of(self, count: int) -> str:
         return f"{count:,} of {self.words:,} words"

@@ -203,8 +203,8 @@ def test_a_run_that_never_had_tags():
     assert " have tags that are not known (" in tagged.line("x")
 
 
-def mismatch_of(trees, sentences, *arguments: str) -> Mismatch:
-    vocab = Vocabulary.build(trees)
+def mismatch_of(trees, sentences, *arguments: str, text=()) -> Mismatch:
+    vocab = Vocabulary.build(trees, text)
     mismatch = Mismatch(Indexer(vocab), parse(["--model=ntp", *arguments]), len(vocab.words))
     for sentence in sentences:
         mismatch(sentence)
@@ -220,6 +220,16 @@ def test_one_word_without_a_tag_among_the_trees():
         sentence.upos[:] = ["_"] * len(sentence)
     assert len(mismatch_of(trees, bare).reasons()) == 1
     assert mismatch_of(trees, trees).reasons() == []
+
+
+def test_text_without_tags_does_not_make_them_usual():
+    """However much of it there was, the trees had tags. Trees without tags stay without, beside any text."""
+    trees, bare = synthetic.sentences("train", count=20), synthetic.sentences("unlabeled", count=100)
+    for sentence in bare:
+        sentence.upos[:] = ["_"] * len(sentence)
+    assert len(mismatch_of(trees, bare[:20], text=bare).reasons()) == 1
+    assert mismatch_of(trees, trees, text=bare).reasons() == []
+    assert mismatch_of(bare[:20], bare[20:40], text=bare).reasons() == []
 
 
 def test_inputs_that_are_empty():
