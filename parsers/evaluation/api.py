@@ -72,15 +72,18 @@ class SentenceParse:
 
         If it came as a TokenList, all else in it stays: metadata, multiword tokens, empty nodes, other columns.
         """
+        sentence = self._parse.sentence
         if self._source is None:
-            rows = zip(self.words, self.tags, self.heads, self.labels, strict=True)
+            feats = map(parse_dict_value, sentence.feats)
+            xpos = (None if tag == "_" else tag for tag in sentence.xpos)
+            rows = zip(self.words, sentence.upos, xpos, feats, self.heads, self.labels, strict=True)
             tokens = [
-                Token(zip(FIELDS, (i, form, "_", tag, None, None, head, label, None, None), strict=True))
-                for i, (form, tag, head, label) in enumerate(rows, 1)
+                Token(zip(FIELDS, (i, form, "_", *columns, None, None), strict=True))
+                for i, (form, *columns) in enumerate(rows, 1)
             ]
             return TokenList(tokens, {"text": " ".join(self.words)})
         result = copy.deepcopy(self._source)
-        sentence, words = self._parse.sentence, iter(range(len(self.words)))
+        words = iter(range(len(self.words)))
         for at, token in enumerate(result):
             if not isinstance(token["id"], int):
                 continue
@@ -175,7 +178,7 @@ class Loaded:
         def sentences() -> Iterator[Sentence]:
             for sentence, words in pairs:
                 waiting.append(words)
-                yield sentence
+                yield self._with_upos_alone(sentence)
 
         options = {"decode": decode, "constrain": constrain, "kbest": kbest}
         tagged = self.tagger.tagged(sentences()) if self.tagger else sentences()
@@ -188,6 +191,13 @@ class Loaded:
             yield _result(parse, source if isinstance(source, TokenList) else None)
         if line := mismatch.line("what was parsed"):
             logging.getLogger("parsers").warning(line)
+
+    def _with_upos_alone(self, sentence: Sentence) -> Sentence:
+        """Where the tagger predicts UPOS, the XPOS of a TokenList is not read in its place."""
+        if not self.tagger or "upos" not in self.tagger.columns:
+            return sentence
+        pairs = zip(sentence.upos, sentence.xpos, strict=True)
+        return replace(sentence, xpos=["_" if upos == "_" else xpos for upos, xpos in pairs])
 
 
 def load_run(path: str | os.PathLike, device: str | torch.device | None = None) -> Loaded:

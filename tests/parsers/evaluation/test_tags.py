@@ -17,7 +17,7 @@ from parsers.evaluation.mismatch import Mismatch
 from parsers.evaluation.tags import TagReader, TagScores
 from parsers.networks.tagger import Sizes
 from parsers.options import parse
-from parsers.runs.tagger import Tagger
+from parsers.runs.tagger import Tagger, filled
 from parsers.training.tagging import train_tagger
 from tests.parsers.evaluation.calls import main, mistake
 from tests.parsers.helpers import SMALL, small_trainer, tiny_options
@@ -320,3 +320,28 @@ def test_from_python(files, capfd, caplog):
     caplog.clear()
     assert parsers.load(files / "none").parse(first.forms).tags == ["_"] * len(first)
     assert f"{len(first)} of {len(first)} words have no tag, and there is no tagger" in caplog.text
+
+
+def test_xpos_in_python(files):
+    """It is not read in place of UPOS that the tagger predicts, and stays. Words alone get what --text writes."""
+    parser = parsers.load(files / "run")
+    (tokens,) = conllu.parse((files / "bare.conllu").read_text("utf-8").split("\n\n")[0])
+    expected = parser.parse(tokens)
+    for token in tokens:
+        token["xpos"] = "NN"
+    found = parser.parse(tokens)
+    assert found == expected and set(found.tags) <= {*parser.tagger.symbols.tags["upos"]}
+    assert [(token["upos"], token["xpos"]) for token in found.to_conllu()] == [(tag, "NN") for tag in found.tags]
+    parser.tagger = OneTag()
+    (token,) = parser.parse(["a"]).to_conllu()
+    assert (token["upos"], token["xpos"], token["feats"]) == ("_", "NN", {"Number": "Sing"})
+
+
+class OneTag:
+    """The tagger of a run whose trees have XPOS and FEATS, and no UPOS."""
+
+    columns = ("xpos", "feats")
+
+    def tagged(self, sentences):
+        for sentence in sentences:
+            yield filled(sentence, {"xpos": ["NN"] * len(sentence), "feats": ["Number=Sing"] * len(sentence)})
