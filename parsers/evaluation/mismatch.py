@@ -10,6 +10,7 @@ from parsers.system import Parser
 
 MOST_NAMES = 3
 MOST = 0.5  # a larger share of the words is too much
+FEW = 10  # fewer words than this may well have no features, in the file or by the tagger
 
 
 class Mismatch:
@@ -71,7 +72,8 @@ class Mismatch:
 
     def lacks_inputs(self) -> list[str]:
         """Columns that are read and empty."""
-        return [name.upper() for name, count in self.filled.items() if self.words and not count]
+        enough = {"xpos": 1, "feats": FEW}
+        return [name.upper() for name, count in self.filled.items() if self.words >= enough[name] and not count]
 
     def line(self, what: str) -> str | None:
         """All reasons; None if there are none. ``what`` the sentences are: a file, the dev set."""

@@ -12,6 +12,7 @@ from parsers.commands.evaluate import parse as parse_options
 from parsers.data import synthetic
 from parsers.data.conllu import FEATS, UPOS, XPOS, read
 from parsers.data.examples import Indexer
+from parsers.data.text import sentence_of
 from parsers.data.vocabulary import Vocabulary
 from parsers.evaluation.mismatch import Mismatch
 from parsers.evaluation.tags import TagReader, TagScores
@@ -241,6 +242,9 @@ def test_inputs_that_are_empty():
     assert mismatch_of(trees, trees, "--xpos", "--feats").reasons() == []
     assert mismatch_of(trees, bare).reasons() == []  # they are no inputs
     assert mismatch_of(trees, bare, "--feats").reasons() == ["FEATS, which the parser reads, is empty"]
+    alone = sentence_of(["Yes"], ["INTJ"])  # has no features; all words have an XPOS
+    assert mismatch_of([*trees, alone], [alone], "--feats").lacks_inputs() == []
+    assert mismatch_of([*trees, alone], [alone], "--xpos").lacks_inputs() == ["XPOS"]
     both = mismatch_of(trees, bare, "--feats", "--xpos").line("x")
     assert (
         both == "x: unlike the training data, which costs accuracy: XPOS and FEATS, which the parser reads, are empty"
