@@ -12,12 +12,13 @@ of shared memory.)
 
 **Time**, for B ≤ 132 sentences, one program each. There are 132 multiprocessors at 1.755 GHz, so all programs run at
 once, in one wave, each alone on its multiprocessor with its four schedulers: latency matters, and occupancy does not.
-What one warp executes, for a random sentence, is known instruction by instruction (executed.py). The model is when:
+What one warp executes, for a random sentence, is known instruction by instruction (executed.py), so the time is that of
+the real trace with the latencies below, not of an estimate of it. The model is when:
 instructions are issued in order, one per cycle (where there are more than four warps, each has its share of the
 cycles), each when
 
-    its operands are ready    5 cycles after an arithmetic instruction, 24 after exp2 and the like, 41 after a load
-                              that hits L1, 263 after one that hits L2
+    its operands are ready    5 cycles after an arithmetic instruction, 24 after exp2 and the like or a shuffle,
+                              41 after a load that hits L1, 263 after one that hits L2
     its unit is free          a scheduler's special function unit takes 8 cycles per warp (16 results per cycle and
                               multiprocessor); loads and stores share one path, 2 cycles per warp (128 bytes per
                               cycle, and rows are not aligned), or longer where L2 delivers them (24 bytes per cycle)
@@ -128,6 +129,8 @@ def issue(steps: Iterable[tuple[Instruction, float]], warps: int) -> int:
             now = max(now, free.get("path", 0))
             free["path"] = now + warps * max(LOAD_PATH, misses * 128 / L2_BYTES_PER_CYCLE)
             latency = L1 + misses * (L2 - L1)
+        elif op.startswith("SHFL"):
+            latency = SPECIAL
         elif op.startswith("BAR"):
             now += BARRIER
         ready |= dict.fromkeys(writes, now + latency)
@@ -139,6 +142,8 @@ def registers(instruction: Instruction) -> tuple[set[str], set[str]]:
     """The registers that are read and written. Results come first: one or two registers, or one and a predicate."""
     op, operands, predicate = instruction
     parts = [part.strip() for part in operands.split(",")]
+    if op.startswith("SHFL"):  # whether the lane exists, before the result
+        parts[:2] = parts[1::-1]
     results = 0 if op.startswith(("ST", "BRA", "BAR", "EXIT")) else 1
     results += results and len(parts) > 1 and bool(re.fullmatch(r"U?P(\d|T)", parts[1])) and "SEL" not in op
     wide = re.search(r"\.(WIDE|64)\b", op)

@@ -18,7 +18,7 @@ def test_report(tmp_path):
     for row in rows:
         assert row["registers"] <= 64 and row["local_memory"] == 0
         assert row["loop_barriers"] <= (3 + MORE if "walk" in row["kernel"] else 2)
-        assert row["instructions_per_term"] is None or row["instructions_per_term"] <= 25.5 + MORE
+        assert row["instructions_per_term"] is None or row["instructions_per_term"] <= 26.5 + MORE
         assert row["occupancy_warps"] >= 32
         # Those of the k best and of relaxed trees are compiled, and executed in the tests alone.
         is_executed = not any(name in row["kernel"] for name in ("k best", "relaxed", "its gradient"))
@@ -76,6 +76,7 @@ def test_a_warp_waits_for_operands_and_units():
         ("IMAD.WIDE R2, R4, 0x4, R6", {"R4", "R6"}, {"R2", "R3"}),
         ("STG.E desc[UR8][R2.64], R10", {"UR8", "R2", "R3", "R10"}, set()),
         ("ISETP.GT.AND P2, PT, R4, UR8, PT", {"R4", "UR8"}, {"P2"}),
+        ("SHFL.IDX PT, R37, R47, R14, 0x1f", {"R47", "R14"}, {"R37"}),
     ],
 )
 def test_registers(text, reads, writes):

@@ -197,6 +197,15 @@ def shift(left: bool):
     return meaning
 
 
+def bit_field(i: Instruction, machine: Machine) -> Step | None:
+    """`count` bits from bit `first` on, without a sign."""
+    if i.parts[-1] != "u32":
+        return None
+    a, first, count = (source(machine, x, "u4") for x in i.operands[1:])
+    register = machine.register(i.operands[0])
+    return applied(lambda: (a >> first) & ((np.uint32(1) << count) - np.uint32(1)), register)
+
+
 def bits(function):
     def meaning(i: Instruction, machine: Machine) -> Step:
         kind = DTYPES[i.parts[-1]]
@@ -368,7 +377,8 @@ MEANINGS: dict[str, Callable[[Instruction, Machine], Step | None]] = {
     "div": by_type(f=elementwise(np.divide), s=elementwise(arithmetic.quotient), u=elementwise(np.floor_divide)),
     "rem": by_type(s=elementwise(arithmetic.remainder), u=elementwise(np.remainder)),
     "and": bits(np.bitwise_and), "or": bits(np.bitwise_or), "xor": bits(np.bitwise_xor),
-    "shl": shift(left=True), "shr": shift(left=False), "selp": select, "setp": compare, "cvt": convert, "mov": move,
+    "shl": shift(left=True), "shr": shift(left=False), "bfe": bit_field,
+    "selp": select, "setp": compare, "cvt": convert, "mov": move,
     "ld": memory_access, "st": memory_access, "bar": barrier, "shfl": shuffle, "redux": reduce,
     "ex2": approximate, "lg2": approximate, "rcp": approximate, "sqrt": approximate,
     "bra": lambda i, machine: lambda where: None,

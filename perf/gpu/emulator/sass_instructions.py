@@ -328,6 +328,41 @@ def reduce(i: Instruction, o) -> Step | None:
     return step
 
 
+def shuffle(i: Instruction, o) -> Step | None:
+    if i.parts[1] not in ("BFLY", "IDX") or i.operands[0] != "PT" or i.operands[4] != "0x1f":
+        return None
+    _, target, value, by, _ = i.operands
+    values, by, put, machine = o.word(value), o.integer(by), o.put(target), o.machine
+
+    def step(where):
+        lanes = machine.lane ^ by() if i.parts[1] == "BFLY" else np.broadcast_to(by(), machine.size)
+        put(machine.exchange(i, values(), lanes, where), where)
+
+    return step
+
+
+def lowest_bits(i: Instruction, o) -> Step | None:
+    """SGXT.U32: without a sign."""
+    a, count = o.integer(i.operands[1]), int(i.operands[2], 16)
+    return o.store(i.operands[0], lambda: a() & np.uint32((1 << count) - 1)) if "U32" in i.parts else None
+
+
+def predicates_to_register(i: Instruction, o) -> Step | None:
+    """Predicate k as bit k, for the bits of a mask; the other bits are those of another register."""
+    target, source, other, mask = i.operands
+    if i.op != "P2R" or source != "PR":
+        return None
+    bits = int(mask, 16)
+    predicates = {k: o.predicate(f"P{k}") for k in range(7) if bits >> k & 1}
+    rest = o.integer(other)
+
+    def value():
+        chosen = (np.asarray(read()).astype("u4") << np.uint32(k) for k, read in predicates.items())
+        return sum(chosen, rest() & np.uint32(~bits & LOW))
+
+    return o.store(target, value)
+
+
 def special(i: Instruction, o) -> Step | None:
     names = {"SR_TID.X": o.machine.tid, "SR_LANEID": o.machine.lane, "SR_CTAID.X": o.machine.ctaid[0]}
     names |= {"SR_CTAID.Y": o.machine.ctaid[1], "SRZ": np.zeros(1, "i8")}
@@ -374,7 +409,8 @@ MEANINGS: dict[str, Callable] = {
     "FADD": floats, "FMUL": floats, "FFMA": floats, "MUFU": special_function, "DADD": doubles, "DMUL": doubles,
     "F2F": to_double, "I2FP": to_float, "I2F": to_float, "F2I": from_float, "HFMA2": half_constant,
     "LDG": global_memory, "STG": global_memory, "LDS": shared_memory, "STS": shared_memory, "BAR": barrier,
-    "REDUX": reduce, "S2R": special, "S2UR": special, "CS2R": special,
+    "REDUX": reduce, "SHFL": shuffle, "SGXT": lowest_bits, "P2R": predicates_to_register,
+    "S2R": special, "S2UR": special, "CS2R": special,
     "MOV": move, "R2UR": move, "LDC": move, "ULDC": move, "UMOV": move,
     "NOP": nothing, "EXIT": nothing, "WARPSYNC": nothing, "BSSY": nothing, "BSYNC": nothing,
 }  # fmt: skip
