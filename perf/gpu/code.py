@@ -5,7 +5,8 @@
 prints JSON with the facts about each kernel, variant and target. The variants are those that the launchers need: the
 backend's functions run on small CPU tensors, and their launches are recorded instead of executed. Launches differ in
 the types of their arguments, in their constants and in their options. Sizes do not matter, except for the pitch of the
-chart. Nor does the launch shape, one program per sentence or one launch per diagonal: both run the same code.
+chart, and for how many spans a tile has, and lanes a span. Nor does the launch shape, one program per sentence or one
+launch per diagonal: both run the same code.
 """
 
 import importlib
@@ -44,7 +45,7 @@ TYPES = {
     torch.int32: "*i32",
     torch.int64: "*i64",
 }
-SIZES = 8, 100  # a chart with rows for one warp, and one with rows for four
+SIZES = 8, 100  # a chart with rows for one warp and four lanes per span, and one with rows for four warps
 
 Job = tuple[str, str, dict, dict, dict]  # target, kernel, signature, constants, options
 
@@ -68,8 +69,8 @@ def kernels() -> set[str]:
     return set(functions) - called
 
 
-def jobs(target: str, dtype: torch.dtype, N: int) -> list[Job]:
-    """What the backend's functions launch on a target."""
+def jobs(target: str, dtype: torch.dtype, N: int, B: int = 1) -> list[Job]:
+    """What the backend's functions launch on a target for B sentences."""
     recorded = []
 
     def record(kernel, *args, grid, warmup, **options):
@@ -83,7 +84,7 @@ def jobs(target: str, dtype: torch.dtype, N: int) -> list[Job]:
             recorded.append(job)
 
     version = {"cuda": None, "hip": None, target.split(":")[0]: "any"}
-    scores, lengths = torch.zeros(1, N, N, dtype=dtype), torch.tensor([N - 1])
+    scores, lengths = torch.zeros(1, N, N, dtype=dtype).expand(B, N, N), torch.tensor([N - 1]).expand(B)
     with mock.patch.multiple(torch.version, **version), mock.patch.object(JITFunction, "run", record):
         backend.inside(scores, lengths, False)
         backend.inside_outside(scores, lengths, False)

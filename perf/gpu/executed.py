@@ -66,10 +66,16 @@ def execute(task: tuple[str, int, int]) -> list[Executed]:
 def figures(launch: Launch, n: int, trace: list[int]) -> Executed:
     machine, ops = launch.machine, launch.machine.instructions()
     B = machine.grid[0]
-    terms = ops["MUFU.EX2"] // B
+    blocks = machine.program.blocks
+    executed = list(zip(blocks, machine.executed.tolist(), strict=True))
     if key(launch)[:2] == ("inside_kernel", MAX.value):
         terms = ops["FMNMX.NAN"] // B
-    blocks = machine.program.blocks
+    elif launch.kernel == "inside_kernel":  # 2^−|x−m|; log2 has another 2^x
+        terms = (
+            sum(times for block, times in executed for i in block if i.op == "MUFU.EX2" and "|" in i.operands[1]) // B
+        )
+    else:
+        terms = ops["MUFU.EX2"] // B
     counts = sum(machine.counter(i) for block in blocks for i in block if i.parts[0] in ("LDG", "STG"))
     number = itertools.count()
     numbers = [[next(number) for _ in block] for block in blocks]

@@ -100,7 +100,12 @@ def collect(archs: list[str], lengths: list[int], sentences: int, console: Conso
         )
         executed = {(NAMES[one.key], one.words): one for one in each}
 
-    todo = [(arch, l, job) for arch in archs for l in lengths for job in jobs(TARGETS[arch], torch.float32, l + 1)]
+    todo = [
+        (arch, l, job)
+        for arch in archs
+        for l in lengths
+        for job in jobs(TARGETS[arch], torch.float32, l + 1, sentences)
+    ]
     compiled = compile_all([job for *_, job in todo])
     rows = []
     for kernel in track(compiled, "compiling", len(todo), console=console, transient=True):

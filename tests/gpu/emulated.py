@@ -33,6 +33,8 @@ class Emulated(NamedTuple):
     kind: str = "normal"
     layout: str = "contiguous"
     junk: float = torch.nan
+    sentences: int | None = None
+    """Launched as if there were so many."""
     arch: int = 90
 
     def __str__(self) -> str:
@@ -56,7 +58,7 @@ def check_case(case: Emulated, on: Device | None = None) -> None:
     others = row.arguments(batch.scores, case.single_root)
     arguments = batch.scores, batch.lengths, *(x.detach() if isinstance(x, torch.Tensor) else x for x in others)
     expected = flat(getattr(cpu, row.name)(*arguments))
-    with launched_as(case.shape, block=None), emulated(on or device(case.arch)):
+    with launched_as(case.shape, None, case.sentences), emulated(on or device(case.arch)):
         actual = flat(getattr(gpu, row.name)(*arguments))
     # Rounding costs a few units for each word, and one for each unit of the largest score.
     units = 8 + 4 * lengths[0] + batch.magnitude
@@ -100,9 +102,11 @@ def complaints(case: Emulated, kernel: str, changed: Callable[[str], str | None]
 def wrong_launch(programs: int, first: int) -> str:
     """The complaint if so many programs share a sentence, or the diagonals before `first` are left out."""
 
-    def sweep(kernel, table, *args, downwards=False, **options):
+    def sweep(kernel, table, *args, most_lanes, **options):
         B, N, planes, pitch = table.shape
-        kernel[B, programs](table, *args, N, first, N, PLANES=planes, PITCH=pitch, BLOCK=32, num_warps=1, **options)
+        kernel[B, programs](
+            table, *args, N, first, N, PLANES=planes, PITCH=pitch, BLOCK=32, LANES=1, num_warps=1, **options
+        )
 
     with mock.patch.object(inside, "sweep", sweep):
         try:

@@ -12,11 +12,15 @@ SHAPES = ["one program per sentence", "one launch per diagonal"]
 
 
 @contextlib.contextmanager
-def launched_as(shape: str, block: int | None = 4) -> Iterator[None]:
-    """With blocks of 4, a sentence of 5 words has two tiles on its longest diagonals. None is the usual size."""
+def launched_as(shape: str, tile: tuple[int, int] | None = (4, 4), sentences: int | None = None) -> Iterator[None]:
+    """With tiles of 4 spans, a sentence of 5 words has two on its longest diagonals. None: as for so many sentences."""
+    usual = chart.tile
+
+    def chosen(B, N, most_lanes):
+        return (tile[0], min(tile[1], most_lanes)) if tile else usual(sentences or B, N, most_lanes)
+
     one_program = mock.patch.object(chart, "one_program_per_sentence", lambda B, N: shape == SHAPES[0])
-    size = mock.patch.object(chart, "block_size", chart.block_size if block is None else lambda pitch: block)
-    with one_program, size:
+    with one_program, mock.patch.object(chart, "tile", chosen):
         yield
 
 

@@ -21,8 +21,8 @@ PITCH, the length of a row, is a constant of the kernel, so the step to a neighb
 
 It is a power of two: a few compiled kernels are enough for all N.
 
-A lane adds up all terms of its span itself and shares nothing with other lanes. So no bit of a result depends on the
-block size, on the padding, or on the launch shape.
+A lane adds up all terms of a sum itself, in one order. It has all sums of its span or, in the inside pass of few short
+sentences, one of them (inside.py). So no bit of a result depends on the tile, on the padding, or on the launch shape.
 """
 
 import contextlib
@@ -42,16 +42,20 @@ MX, MR, ML = (tl.constexpr(plane) for plane in range(7, 10))
 D, M = tl.constexpr(10), tl.constexpr(13)
 TOP = IR
 
+MULTIPROCESSORS = 132  # of an H100
 # How many planes a chart has: C and I only, up to GL, up to ML, with derivatives, or with means.
 WEIGHTS, BACKPOINTERS, STATES, DERIVATIVES, MEANS_KEPT = 4, 7, 10, 17, 20
 
 
+def pitch(N: int) -> int:
+    return max(32, triton.next_power_of_2(N))
+
+
 def new_chart(scores: Tensor, planes: int) -> Tensor:
     B, N, _ = scores.shape
-    pitch = max(32, triton.next_power_of_2(N))
-    if N * planes * pitch >= 2**31:
+    if N * planes * pitch(N) >= 2**31:
         raise ValueError(f"N = {N} is too large: in the kernels, offsets within a sentence have 32 bits")
-    return scores.new_empty((B, N, planes, pitch), dtype=result_dtype(scores.dtype))
+    return scores.new_empty((B, N, planes, pitch(N)), dtype=result_dtype(scores.dtype))
 
 
 def one_program_per_sentence(B: int, N: int) -> bool:
@@ -63,9 +67,18 @@ def one_program_per_sentence(B: int, N: int) -> bool:
     return N <= 256 or B >= 128
 
 
-def block_size(pitch: int) -> int:
-    """Lanes of a tile: the longest diagonal, but at most four warps, one for each scheduler of a multiprocessor."""
-    return min(pitch, 128)
+def tile(B: int, N: int, most_lanes: int) -> tuple[int, int]:
+    """How many spans a tile has, and how many lanes each of them: one, or `most_lanes`, which share its sums.
+
+    Where sentences are many, two for each multiprocessor, the number of instructions counts. A warp past the end of its
+    diagonal only repeats work, so a program has one warp.
+    Where they are few, the time of a diagonal counts. A program has up to four warps, one for each scheduler of a
+    multiprocessor. The short diagonals of short sentences leave room for several lanes per span.
+    """
+    if B >= 2 * MULTIPROCESSORS:
+        return 32, 1
+    lanes = most_lanes if N <= 64 else 1
+    return min(pitch(N) * lanes, 128) // lanes, lanes
 
 
 def num_warps(block: int) -> int:
@@ -73,11 +86,13 @@ def num_warps(block: int) -> int:
     return max(1, block // (64 if torch.version.hip else 32))
 
 
-def sweep(kernel, chart: Tensor, *args, downwards: bool = False, **options) -> None:
+def sweep(kernel, chart: Tensor, *args, downwards: bool = False, most_lanes: int = 1, **options) -> None:
     """Runs a kernel over all diagonals. A launch does first ≤ w < last, which are the kernel's last arguments."""
-    B, *_, N, planes, pitch = chart.shape
-    block = block_size(pitch)
-    options |= {"PLANES": planes, "PITCH": pitch, "BLOCK": block, "num_warps": num_warps(block)}
+    B, *_, N, planes, width = chart.shape
+    block, lanes = tile(B, N, most_lanes)
+    options |= {"PLANES": planes, "PITCH": width, "BLOCK": block, "num_warps": num_warps(block * lanes)}
+    if most_lanes > 1:
+        options["LANES"] = lanes
     options["enable_fp_fusion"] = True  # the default, which Triton 3.10 will change
     if torch.version.cuda:
         # Without a limit ptxas takes 32 registers, which allows more warps than there ever are and leaves too few
@@ -102,6 +117,24 @@ def launching(tensor: Tensor):
 def num_words(lengths, b, N):
     """The length, clamped: a wrong length gives wrong results, but no access outside the tensors."""
     return tl.minimum(tl.maximum(tl.load(lengths + b), 0), N - 1).to(tl.int32)
+
+
+@triton.jit
+def spans_of_tile(n, w, i0, BLOCK: tl.constexpr, LANES: tl.constexpr):
+    """The span i of each lane of a tile of diagonal w, and which lanes store its results.
+
+    Lanes past the end repeat the last span and store nothing: no loop needs a mask.
+    """
+    lane = tl.arange(0, BLOCK * LANES)
+    span = i0 + lane // LANES
+    return tl.minimum(span, n - w), (span <= n - w) & (lane % LANES == 0)
+
+
+@triton.jit
+def from_lane(x, lane: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr):
+    """What one of the lanes of each span has, in all of them. They are in one warp: a shuffle."""
+    x = tl.gather(tl.reshape(x, [BLOCK, LANES]), tl.full([BLOCK, LANES], lane, tl.int32), 1)
+    return tl.reshape(x, [BLOCK * LANES])
 
 
 @triton.jit

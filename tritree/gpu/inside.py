@@ -33,9 +33,11 @@ from tritree.gpu.chart import (
     TOP,
     D,
     M,
+    from_lane,
     load,
     new_chart,
     num_words,
+    spans_of_tile,
     store,
     sweep,
 )
@@ -61,9 +63,9 @@ LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def entry(matrix, h, m):
-    """Where a matrix (base, row stride, column stride) has its entry [h, m]."""
+    """Where a matrix (base, row stride, column stride) has its entry [h, m]. Offsets have 32 bits (`near`)."""
     base, row, column = matrix
-    return base + h * row + m * column
+    return base + (h * row + m * column)
 
 
 @triton.jit
@@ -91,24 +93,35 @@ def word_tile(
 
 
 @triton.jit
-def arc(scores, direction, tops, unit, h, m, n, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
-    """s[h,m] as a weight. There are no arcs into ROOT."""
-    dtype: tl.constexpr = tops.dtype.element_ty
+def load_arc(scores, direction, tops, h, m, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+    """The score of an arc, its direction, and those of the largest one of its column. There are no arcs into ROOT."""
     live = live & (m > 0)
-    s = tl.load(entry(scores, h, m), mask=live, other=-INF).to(dtype)
+    s = tl.load(entry(scores, h, m), mask=live, other=-INF)
+    if SEMIRING == MAX:
+        return s, 0.0, 0.0, 0.0
+    else:
+        top = load(tops + m, TOP, PITCH, SEMIRING)
+        d = tl.load(entry(direction, h, m), mask=live, other=0.0) if is_pair(SEMIRING) else 0.0
+        return s, d, top[0], top[1]
+
+
+@triton.jit
+def arc(loaded, unit, dtype: tl.constexpr, SEMIRING: tl.constexpr):
+    """s[h,m] as a weight."""
+    s, d, top, d_top = loaded
+    s = s.to(dtype)
     if SEMIRING == MAX:
         return s, 0.0
     else:
-        top, d_top = load(tops + m, TOP, PITCH, SEMIRING)
         possible = s != -INF
-        # Scores like finfo.min must stay finite: the sum of n of them is above half of lowest().
-        floor = lowest(dtype) / 4 / n.to(dtype)
+        # Scores like finfo.min must stay finite: the sum of n < 2^15 of them is above half of lowest().
+        floor: tl.constexpr = lowest(dtype) * 2.0**-17
         s = (s - top) * tl.load(unit).to(dtype) if is_mean(SEMIRING) else (s - top) * LOG2E
         s = tl.where(possible, tl.maximum(s, floor, PROPAGATE), -INF)
         if is_pair(SEMIRING):
             # As with scores, only differences within a column matter. They are clamped: a sum of n² must be finite.
             limit: tl.constexpr = lowest(dtype) * 2.0**-31
-            d = tl.load(entry(direction, h, m), mask=live & possible, other=0.0) - d_top
+            d = tl.where(possible, d, 0.0) - d_top
             return s, tl.minimum(tl.maximum(d, limit, PROPAGATE), -limit, PROPAGATE)
         else:
             return s, 0.0
@@ -125,20 +138,13 @@ def product(x, X: tl.constexpr, y, Y: tl.constexpr, PITCH: tl.constexpr, SEMIRIN
 
 
 @triton.jit
-def inside_tile(
-    scores, direction, chart, tops, goal, unit, n, w, i0, single_root,
+def sums(
+    chart, ij, i, w,
     PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
-    """A tile of diagonal w ≥ 1: the spans (i, j = i + w) from i = i0 on."""
+    """X{i,j}, C[i,j] and C[j,i] but for their last terms. A lane adds up all three."""
     dtype: tl.constexpr = chart.dtype.element_ty
     ROW: tl.constexpr = PLANES * PITCH
-    lane = i0 + tl.arange(0, BLOCK)
-    live = lane <= n - w
-    # Lanes past the end repeat the last span and store nothing: the loop needs no masks.
-    i = tl.minimum(lane, n - w)
-    j = i + w
-    ij = chart + w * ROW + i
-
     X, R, L = zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING)
     ik, kj = chart + ROW + i, ij - ROW + 1
     # The loops of LOG and MAX are shorter: the compiler unrolls them without being told.
@@ -149,10 +155,70 @@ def inside_tile(
         L = plus(L, product(ik, CL, kj - ROW, IL, PITCH, SEMIRING), k, SEMIRING)  # I[j,k] ⊗ C[k,i]
         ik += ROW
         kj -= ROW - 1
-    X = plus(X, product(ik - ROW, CR, kj, CL, PITCH, SEMIRING), j - 1, SEMIRING)  # C[i,j−1] ⊗ C[j,j]
+    return X, R, L
+
+
+@triton.jit
+def sums_in_lanes(
+    chart, ij, i, w,
+    PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, SEMIRING: tl.constexpr,
+):  # fmt: skip
+    """The same with a lane for each sum: all three take two loads and the same two steps. The last lane repeats X.
+
+    A turn of the loop is a third as long, and a term is added to the same numbers in the same order.
+    """
+    dtype: tl.constexpr = chart.dtype.element_ty
+    ROW: tl.constexpr = PLANES * PITCH
+    lane = tl.arange(0, BLOCK * LANES) % LANES
+    of_r, of_l = lane == 1, lane == 2
+    ik = chart + (tl.where(of_r, 1 + IR * PITCH, tl.where(of_l, ROW + CL * PITCH, CR * PITCH)) + i)
+    kj = ij + (tl.where(of_r, CR * PITCH, tl.where(of_l, IL * PITCH - ROW, CL * PITCH)) - ROW + 1)
+    k = i + tl.where(of_r | of_l, 0, -1)
+    state = zero(BLOCK * LANES, dtype, SEMIRING)
+    for r in tl.range(1, w, loop_unroll_factor=2 if is_pair(SEMIRING) else 8):
+        state = plus(state, product(ik, 0, kj, 0, PITCH, SEMIRING), k + r, SEMIRING)
+        ik += ROW
+        kj -= ROW - 1
+    X, R = state_of(state, 0, BLOCK, LANES, SEMIRING), state_of(state, 1, BLOCK, LANES, SEMIRING)
+    return X, R, state_of(state, 2, BLOCK, LANES, SEMIRING)
+
+
+@triton.jit
+def state_of(state, lane: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, SEMIRING: tl.constexpr):
+    """The state of one of the lanes of each span, in all of them."""
+    m, rest = from_lane(state[0], lane, BLOCK, LANES), from_lane(state[1], lane, BLOCK, LANES)
+    if SEMIRING == DUAL:
+        return m, rest, from_lane(state[2], lane, BLOCK, LANES)
+    elif is_mean(SEMIRING):
+        return m, rest, from_lane(state[2], lane, BLOCK, LANES), from_lane(state[3], lane, BLOCK, LANES)
+    else:
+        return m, rest
+
+
+@triton.jit
+def inside_tile(
+    scores, direction, chart, tops, goal, unit, n, w, i0, single_root,
+    PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, SEMIRING: tl.constexpr,
+):  # fmt: skip
+    """A tile of diagonal w ≥ 1: the spans (i, j = i + w) from i = i0 on."""
+    dtype: tl.constexpr = chart.dtype.element_ty
+    ROW: tl.constexpr = PLANES * PITCH
+    i, live = spans_of_tile(n, w, i0, BLOCK, LANES)
+    j = i + w
+    ij = chart + (w * ROW + i)
+    # What the loop does not need is loaded before it: it comes from afar, and arrives meanwhile.
+    s_right = load_arc(scores, direction, tops, i, j, live, PITCH, SEMIRING)
+    s_left = load_arc(scores, direction, tops, j, i, live, PITCH, SEMIRING)
+    last = load(ij - ROW, CR, PITCH, SEMIRING)
+
+    if LANES == 1:
+        X, R, L = sums(chart, ij, i, w, PLANES, PITCH, BLOCK, SEMIRING)
+    else:
+        X, R, L = sums_in_lanes(chart, ij, i, w, PLANES, PITCH, BLOCK, LANES, SEMIRING)
+    X = plus(X, last, j - 1, SEMIRING)  # C[i,j−1] ⊗ C[j,j]
     x = value(X, SEMIRING)
-    i_right = times(x, arc(scores, direction, tops, unit, i, j, n, live, PITCH, SEMIRING), SEMIRING)
-    i_left = times(x, arc(scores, direction, tops, unit, j, i, n, live, PITCH, SEMIRING), SEMIRING)
+    i_right = times(x, arc(s_right, unit, dtype, SEMIRING), SEMIRING)
+    i_left = times(x, arc(s_left, unit, dtype, SEMIRING), SEMIRING)
     R = plus(R, i_right, j, SEMIRING)  # I[i,j] ⊗ C[j,j]
     L = plus(L, i_left, i, SEMIRING, RISING=False)  # I[j,i] ⊗ C[i,i]
     c_right, c_left = value(R, SEMIRING), value(L, SEMIRING)
@@ -190,25 +256,32 @@ def inside_tile(
 )
 def inside_kernel(
     chart, scores, s_b, s_h, s_m, direction, d_b, d_h, d_m, lengths, goal, unit, single_root, N, first, last,
-    PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
+    PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
     """Diagonals first ≤ w < last of the sentence program_id(0), every num_programs(1)-th tile of them."""
     b = tl.program_id(0).to(tl.int64)
     n = num_words(lengths, b, N)
     chart += b * N * (PLANES * PITCH)
     tops = chart + n * (PLANES * PITCH)
-    scores = (scores + b * s_b, s_h.to(tl.int64), s_m.to(tl.int64))
-    direction = (direction + b * d_b, d_h.to(tl.int64), d_m.to(tl.int64))
+    scores = (scores + b * s_b, s_h, s_m)
+    direction = (direction + b * d_b, d_h, d_m)
     for w in range(first, tl.minimum(last, n + 1)):
-        for i0 in range(tl.program_id(1) * BLOCK, n + 1 - w, tl.num_programs(1) * BLOCK):
-            if w == 0:
-                word_tile(scores, direction, chart, tops, n, i0, PITCH, BLOCK, SEMIRING)
-            else:
+        if w == 0:
+            for m0 in range(tl.program_id(1) * (BLOCK * LANES), n + 1, tl.num_programs(1) * (BLOCK * LANES)):
+                word_tile(scores, direction, chart, tops, n, m0, PITCH, BLOCK * LANES, SEMIRING)
+        else:
+            for i0 in range(tl.program_id(1) * BLOCK, n + 1 - w, tl.num_programs(1) * BLOCK):
                 inside_tile(
                     scores, direction, chart, tops, goal + b, unit, n, w, i0, single_root,
-                    PLANES, PITCH, BLOCK, SEMIRING,
+                    PLANES, PITCH, BLOCK, LANES, SEMIRING,
                 )  # fmt: skip
         tl.debug_barrier()
+
+
+def near(matrices: Tensor) -> Tensor:
+    """A copy where offsets within a matrix have more than 32 bits."""
+    _, N, _ = matrices.shape
+    return matrices if N * sum(matrices.stride()[1:]) < 2**31 else matrices.contiguous()
 
 
 def run_inside(
@@ -222,10 +295,12 @@ def run_inside(
 ) -> tuple[Tensor, Tensor]:
     """The goal [B], and the chart. `unit` is a score of 1 in the weights of MEAN and MEANS."""
     chart = new_chart(scores, planes)
+    scores = near(scores)
     # Zero, because no diagonal stores the goal of a sentence without words.
     goal = scores.new_zeros(scores.shape[0], dtype=chart.dtype if semiring is MAX else torch.float64)
-    direction = scores if direction is None else direction
+    direction = scores if direction is None else near(direction)
     matrices = scores, *scores.stride(), direction, *direction.stride()
     unit = goal if unit is None else unit
-    sweep(inside_kernel, chart, *matrices, lengths.contiguous(), goal, unit, int(single_root), SEMIRING=semiring.value)
+    arguments = *matrices, lengths.contiguous(), goal, unit, int(single_root)
+    sweep(inside_kernel, chart, *arguments, most_lanes=4, SEMIRING=semiring.value)
     return goal, chart

@@ -35,9 +35,27 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tritree.gpu.chart import CL, CR, GL, GR, GX, IL, IR, ML, MR, MX, D, M, load, num_words, store, sweep
+from tritree.gpu.chart import (
+    CL,
+    CR,
+    GL,
+    GR,
+    GX,
+    IL,
+    IR,
+    ML,
+    MR,
+    MX,
+    D,
+    M,
+    load,
+    num_words,
+    spans_of_tile,
+    store,
+    sweep,
+)
 from tritree.gpu.inside import LN2
-from tritree.gpu.semiring import DUAL, INF, MAX, MEANS, PROPAGATE, is_pair
+from tritree.gpu.semiring import DUAL, INF, LOG, MAX, MEANS, PROPAGATE, is_pair
 
 
 @triton.jit
@@ -90,11 +108,25 @@ def with_own_derivative(item, g):
 
 
 @triton.jit
-def put_g(ij, G: tl.constexpr, g, d_value, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+def load_sum(ij, G: tl.constexpr, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+    """What the inside pass kept of a sum besides m: a and, of means, μ."""
+    a = tl.load(ij + G * PITCH, mask=live, other=1.0) if SEMIRING != MAX else 1.0
+    mean = tl.load(ij + (M + G) * PITCH, mask=live, other=0.0) if SEMIRING == MEANS else 0.0
+    return a, mean
+
+
+@triton.jit
+def load_sums(ij, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
+    """Of X{i,j}, C[i,j] and C[j,i]; m of the latter two."""
+    X, R = load_sum(ij, GX, live, PITCH, SEMIRING), load_sum(ij, GR, live, PITCH, SEMIRING)
+    return X, R, load_sum(ij, GL, live, PITCH, SEMIRING), tl.load(ij + MR * PITCH), tl.load(ij + ML * PITCH)
+
+
+@triton.jit
+def put_g(ij, G: tl.constexpr, kept, g, d_value, live, PITCH: tl.constexpr, SEMIRING: tl.constexpr):
     """Stores G = g / a of a sum in place of a. An impossible sum has a = 0; its G is 0."""
+    a, mean = kept
     if SEMIRING == MEANS:
-        a = tl.load(ij + G * PITCH, mask=live, other=1.0)
-        mean = tl.load(ij + (M + G) * PITCH, mask=live, other=0.0)
         share_of_g, h = tl.where(a == 0.0, 0.0, g[0] / a), tl.where(a == 0.0, 0.0, g[1] / a)
         K = h * (1.0 - mean * LN2) - share_of_g * d_value
         store(ij, G, (share_of_g, h * LN2), live, PITCH, SEMIRING)
@@ -104,7 +136,6 @@ def put_g(ij, G: tl.constexpr, g, d_value, live, PITCH: tl.constexpr, SEMIRING: 
         if SEMIRING == MAX:
             weight = g[0], 0.0
         else:
-            a = tl.load(ij + G * PITCH, mask=live, other=1.0)
             nothing = (g[0] == 0.0) | (a == 0.0)
             weight = tl.where(nothing, 0.0, g[0] / a), 0.0
             if SEMIRING == DUAL:
@@ -121,14 +152,15 @@ def outside_tile(
     """A tile of diagonal w ≥ 1: the spans (i, j = i + w) from i = i0 on."""
     dtype: tl.constexpr = chart.dtype.element_ty
     ROW: tl.constexpr = PLANES * PITCH
-    lane = i0 + tl.arange(0, BLOCK)
-    live = lane <= n - w
-    # Lanes past the end repeat the last span and store nothing: the loop needs no masks.
-    i = tl.minimum(lane, n - w)
+    i, live = spans_of_tile(n, w, i0, BLOCK, 1)
     j = i + w
-    ij = chart + w * ROW + i
+    ij = chart + (w * ROW + i)
     i_right, i_left = load(ij - ROW + 1, IR, PITCH, SEMIRING), load(ij - ROW, IL, PITCH, SEMIRING)
     c_right, c_left = load(ij, CR, PITCH, SEMIRING), load(ij, CL, PITCH, SEMIRING)
+    # Loaded before the loop, what comes from afar arrives meanwhile. Pairs leave no registers for it.
+    EARLY: tl.constexpr = not is_pair(SEMIRING)
+    if EARLY:
+        X, R, L, m_right, m_left = load_sums(ij, live, PITCH, SEMIRING)
     zeros = tl.zeros([BLOCK], dtype)
     none = tl.full([BLOCK], -INF, dtype) if SEMIRING == MAX else zeros
     g_right, g_left, mu_right, mu_left = (none, zeros), (none, zeros), (none, zeros), (none, zeros)
@@ -139,7 +171,7 @@ def outside_tile(
     # diagonal. Each span has a term for g(C[i,j]), one for g(C[j,i]), and one for μ[i,j] or, on the left, μ[j,i].
     # Planes are numbered such that one address serves both sides. On the left, all siblings are one plane before those
     # on the right, in the same places. The sums are one plane after; only GX, in place of GL, is two before.
-    for t in tl.range(1, n - w + 1, loop_unroll_factor=2):
+    for t in tl.range(1, n - w + 1, loop_unroll_factor=4 if SEMIRING == LOG else 2):
         right = t <= n - j
         step = tl.where(right, t * ROW, (n - w + 1 - t) * (ROW - 1) + PITCH)
         wider = ij + step  # (i, j') or (i', j)
@@ -152,20 +184,22 @@ def outside_tile(
         # I[i,j] C[j,j'] in C[i,j'], or I[j,i] C[i,i'] in C[j,i']
         x = term(wider, GR, MR, beside, CL, tl.where(right, i_right[0], i_left[0]), PITCH, SEMIRING)
         mu_right, mu_left = add(mu_right, x, SEMIRING, right), add(mu_left, x, SEMIRING, ~right)
+    if not EARLY:
+        X, R, L, m_right, m_left = load_sums(ij, live, PITCH, SEMIRING)
     goal = tl.where(w == n, 0.0, -INF) if SEMIRING == MAX else tl.where(w == n, 1.0, 0.0)
     g_right = add(with_own_derivative(c_right, g_right), (goal, 0.0), SEMIRING)
     g_left = with_own_derivative(c_left, g_left)
 
     # I[i,j] C[j,j] in C[i,j], and I[j,i] C[i,i] in C[j,i]
-    G = put_g(ij, GR, g_right, c_right[1], live, PITCH, SEMIRING)
-    t = given(G, i_right[0], tl.load(ij + MR * PITCH), 0.0, SEMIRING)
+    G = put_g(ij, GR, R, g_right, c_right[1], live, PITCH, SEMIRING)
+    t = given(G, i_right[0], m_right, 0.0, SEMIRING)
     mu_right = with_own_derivative(i_right, add(mu_right, t, SEMIRING))
-    G = put_g(ij, GL, g_left, c_left[1], live, PITCH, SEMIRING)
-    t = given(G, i_left[0], tl.load(ij + ML * PITCH), 0.0, SEMIRING)
+    G = put_g(ij, GL, L, g_left, c_left[1], live, PITCH, SEMIRING)
+    t = given(G, i_left[0], m_left, 0.0, SEMIRING)
     mu_left = with_own_derivative(i_left, add(mu_left, t, SEMIRING))
     # attach
     d_x = tl.load(ij + (D + GX) * PITCH, mask=live) if is_pair(SEMIRING) else 0.0
-    put_g(ij, GX, add(mu_right, mu_left, SEMIRING), d_x, live, PITCH, SEMIRING)
+    put_g(ij, GX, X, add(mu_right, mu_left, SEMIRING), d_x, live, PITCH, SEMIRING)
 
     OUT: tl.constexpr = 1 if is_pair(SEMIRING) else 0
     tl.store(marginals + i * N + j, mu_right[OUT], mask=live)

@@ -24,7 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tritree.gpu.chart import CL, CR, IL, IR, WEIGHTS, launching, new_chart, num_warps, num_words, sweep
-from tritree.gpu.inside import entry
+from tritree.gpu.inside import entry, near
 from tritree.gpu.semiring import INF
 from tritree.gpu.topk_by_sorting import topk_by_sorting
 
@@ -171,7 +171,7 @@ def topk_kernel(
     codes += b * k * CODES_RANK
     candidates += b * (N + 2 * k) * (2 * PITCH)
     their_codes += b * (N + 2 * k) * (2 * PITCH)
-    scores = (scores + b * s_b, s_h.to(tl.int64), s_m.to(tl.int64))
+    scores = (scores + b * s_b, s_h, s_m)
     for w in range(first, tl.minimum(last, n + 1)):
         for i0 in range(tl.program_id(1) * BLOCK, n + 1 - w, tl.num_programs(1) * BLOCK):
             if w == 0:
@@ -247,6 +247,7 @@ def topk(scores: Tensor, lengths: Tensor, k: int, single_root: bool) -> tuple[Te
         return topk_by_sorting(scores, lengths, k, single_root)
     B, N, _ = scores.shape
     chart = new_chart(scores, k * WEIGHTS)
+    scores = near(scores)
     pitch = chart.shape[-1]
     chart = chart.view(B, k, N, WEIGHTS, pitch)
     codes = chart.new_empty((B, k, N, CODES.value, pitch), dtype=torch.int32)
