@@ -49,6 +49,7 @@ from tritree.gpu.semiring import (
     PROPAGATE,
     is_mean,
     is_pair,
+    is_short,
     kept,
     lowest,
     mean,
@@ -139,14 +140,14 @@ def product(x, X: tl.constexpr, y, Y: tl.constexpr, PITCH: tl.constexpr, SEMIRIN
 
 @triton.jit
 def sums(
-    chart, ij, i, w,
+    chart, i, w,
     PLANES: tl.constexpr, PITCH: tl.constexpr, BLOCK: tl.constexpr, SEMIRING: tl.constexpr,
 ):  # fmt: skip
     """X{i,j}, C[i,j] and C[j,i] but for their last terms. A lane adds up all three."""
     dtype: tl.constexpr = chart.dtype.element_ty
     ROW: tl.constexpr = PLANES * PITCH
     X, R, L = zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING), zero(BLOCK, dtype, SEMIRING)
-    ik, kj = chart + ROW + i, ij - ROW + 1
+    ik, kj = chart + ROW + i, chart + (w - 1) * ROW + i + 1
     # The loops of LOG and MAX are shorter: the compiler unrolls them without being told.
     for r in tl.range(1, w, loop_unroll_factor=2 if SEMIRING == DUAL else 1):
         k = i + r
@@ -206,15 +207,20 @@ def inside_tile(
     i, live = spans_of_tile(n, w, i0, BLOCK, LANES)
     j = i + w
     ij = chart + (w * ROW + i)
-    # What the loop does not need is loaded before it: it comes from afar, and arrives meanwhile.
-    s_right = load_arc(scores, direction, tops, i, j, live, PITCH, SEMIRING)
-    s_left = load_arc(scores, direction, tops, j, i, live, PITCH, SEMIRING)
-    last = load(ij - ROW, CR, PITCH, SEMIRING)
-
+    # Loaded before the loop, what comes from afar arrives meanwhile. Larger states leave no registers for it.
+    EARLY: tl.constexpr = is_short(SEMIRING)
+    if EARLY:
+        s_right = load_arc(scores, direction, tops, i, j, live, PITCH, SEMIRING)
+        s_left = load_arc(scores, direction, tops, j, i, live, PITCH, SEMIRING)
+        last = load(ij - ROW, CR, PITCH, SEMIRING)
     if LANES == 1:
-        X, R, L = sums(chart, ij, i, w, PLANES, PITCH, BLOCK, SEMIRING)
+        X, R, L = sums(chart, i, w, PLANES, PITCH, BLOCK, SEMIRING)
     else:
         X, R, L = sums_in_lanes(chart, ij, i, w, PLANES, PITCH, BLOCK, LANES, SEMIRING)
+    if not EARLY:
+        s_right = load_arc(scores, direction, tops, i, j, live, PITCH, SEMIRING)
+        s_left = load_arc(scores, direction, tops, j, i, live, PITCH, SEMIRING)
+        last = load(ij - ROW, CR, PITCH, SEMIRING)
     X = plus(X, last, j - 1, SEMIRING)  # C[i,j−1] ⊗ C[j,j]
     x = value(X, SEMIRING)
     i_right = times(x, arc(s_right, unit, dtype, SEMIRING), SEMIRING)

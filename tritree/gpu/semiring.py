@@ -43,6 +43,12 @@ def is_pair(semiring):
     return semiring in (DUAL.value, MEANS.value)
 
 
+@triton.constexpr_function
+def is_short(semiring):
+    """Whether the state of a sum has two numbers, and no more."""
+    return semiring in (LOG.value, MAX.value)
+
+
 @triton.jit
 def zero(BLOCK: tl.constexpr, dtype: tl.constexpr, SEMIRING: tl.constexpr):
     """The state of a sum without terms."""
