@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from tests.gpu.compiled import MORE, run_compiled
+from tests.gpu.compiled import MORE, has_limits, run_compiled
 from tritree.gpu.semiring import DUAL, LOG, MAX, MEAN, MEANS
 
 TARGETS = ["cuda:80", "cuda:90", "cuda:100", "hip:gfx942"]
@@ -44,6 +44,7 @@ def test_every_kernel_is_here(compiled, reports):
             }
 
 
+@has_limits
 def test_nothing_is_spilled(reports):
     assert [r for r in reports if r["local_memory"]] == []
 
@@ -85,6 +86,7 @@ def test_barriers_on_amd(reports):
     assert amd and all(r["loop_barriers"] for r in amd if r["warps"] > 1)
 
 
+@has_limits
 def test_at_most_two_barriers_per_diagonal(nvidia):
     """And three per round of a walk: two for the items, one to find the widest."""
     for r in nvidia:
@@ -107,6 +109,7 @@ COST = {
 }
 
 
+@has_limits
 def test_cost_of_a_term(nvidia):
     seen = set()
     for r in nvidia:

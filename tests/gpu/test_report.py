@@ -6,9 +6,10 @@ import pytest
 
 from perf.gpu import emulator, model, report
 from perf.gpu.machine_code import Instruction, from_amd, from_nvidia
-from tests.gpu.compiled import MORE, run_compiled
+from tests.gpu.compiled import MORE, has_limits, run_compiled
 
 
+@has_limits
 def test_report(tmp_path):
     """The limits are those of test_compile.py, which asserts them for all targets."""
     path = tmp_path / "report.json"

@@ -89,7 +89,8 @@ def find_derivations(
             tl.store(chart + (to_other + t * RANK), weight + other_arc, mask=live)
         tl.store(codes + (code_at + t * CODES_RANK), code, mask=live)
         # Its successors (q, l, r+1) and (q, l+1, 0).
-        q, (l, r) = split_of(code), ranks_of(code)
+        q = split_of(code)
+        l, r = ranks_of(code)
         possible = live & (weight > -INF)
         left, right = chart + (x + q * step_x + l * RANK), chart + (y + q * step_y + r * RANK)
         more, new = possible & (r < k - 1), possible & (r == 0) & (l < k - 1)
