@@ -111,6 +111,11 @@ def seconds(executed: Executed, kernel: Compiled) -> float:
     return LAUNCH + issue(steps, executed.warps) / CLOCK
 
 
+def cycles(seconds: float) -> float:
+    """Those of a launch, without the time that it takes to begin."""
+    return (seconds - LAUNCH) * CLOCK
+
+
 def issue(steps: Iterable[tuple[Instruction, float]], warps: int) -> int:
     """The cycle at which the last instruction is issued. With each one comes the share of loads that miss L1."""
     ready: dict[str, float] = {}

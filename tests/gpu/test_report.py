@@ -33,6 +33,17 @@ def test_report(tmp_path):
     assert "MODEL" in shown and "not a measurement" in shown
 
 
+def test_aims():
+    row = {"words": 40, "executed_instructions": 36_001, "model_seconds": model.LAUNCH + 80_155 / model.CLOCK}
+    rows = [row | {"kernel": "inside"}, row | {"kernel": "outside"}, row | {"kernel": "viterbi, walk"}]
+    inside, outside = report.aims(rows, 264, model.cycles)
+    assert inside.startswith("aim, inside, l = 40: at most 36,000 warp-instructions; 36,001: missed by 0 %")
+    assert outside.endswith("held")
+    inside, outside = report.aims(rows, 1, lambda seconds: round(model.cycles(seconds)))
+    assert "71,984 cycles of the MODEL; 80,155: missed by 11 %" in inside and outside.endswith("80,155: held")
+    assert report.aims(rows, 100, model.cycles) == []
+
+
 def facts(**other) -> dict:
     return {"target": "cuda:90", "warps": 4, "registers": 32, "shared_memory": 0} | other
 
